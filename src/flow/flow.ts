@@ -125,6 +125,8 @@ export interface Refusal {
     readonly capacity: number
     readonly seconds: number
   }
+  /** The firewall refused. `rules`: ids of the rules that matched. */
+  readonly firewall?: { readonly score: number; readonly threshold: number; readonly rules: readonly number[] }
   /** Seconds until such a request may pass again. */
   readonly retryAfter?: number
 }

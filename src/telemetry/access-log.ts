@@ -2,6 +2,7 @@ import { type ConnectionFacts, type RequestHead, type Sent, sniOf } from '../flo
 import type { Flow } from '../flow/flow.js'
 import { withoutQuery } from '../flow/target.js'
 import { toMicroseconds } from '../lib/units.js'
+import { loggedFirewall } from './firewall.js'
 import { reasonOf } from './reason.js'
 import { redact, shownQuery } from './redaction.js'
 import type { UpstreamTries } from './upstream-tries.js'
@@ -46,6 +47,7 @@ export const ACCESS_FIELDS = [
   'route_name',
   'rule',
   'action',
+  'waf',
   'bytes_in',
   'bytes_out',
   'duration_ms',
@@ -121,6 +123,7 @@ export class AccessLog {
       route_name: record.routeName,
       rule: flow?.decidedBy?.rule,
       action: flow?.decidedBy?.action,
+      waf: loggedFirewall(flow),
       bytes_in: sent.bytesIn,
       bytes_out: sent.bytesOut,
       duration_ms: toMicroseconds(record.duration),

@@ -55,6 +55,10 @@ function cause({ flow, site, tries }: ReasonFacts, code: string | undefined): st
     const { name, used, capacity, seconds } = refusal.limit
     return ` by limit "${name}"${capacity > 0 ? `: ${used} of ${capacity} in ${seconds}s` : meaning}`
   }
+  if (refusal?.firewall !== undefined && decidedBy !== undefined) {
+    const { score, threshold, rules } = refusal.firewall
+    return ` by ${decider(decidedBy)}: score ${score} of ${threshold} by ${rulesText(rules)}`
+  }
   // The name of the action `deny` makes the meaning of its code redundant.
   if (decidedBy !== undefined) return ` by ${decider(decidedBy)}${decidedBy.action === 'deny' ? '' : meaning}`
   if (code === NO_ROUTE)
@@ -64,6 +68,15 @@ function cause({ flow, site, tries }: ReasonFacts, code: string | undefined): st
   const place = last.name === last.server ? last.server : `"${last.name}" (${last.server})`
   const count = tries?.count ?? 1
   return ` from backend ${place}${count > 1 ? ` after ${count} tries` : ''}${meaning}`
+}
+
+/** Maximum number of rules that a reason names. */
+const MAX_RULES = 5
+
+function rulesText(rules: readonly number[]): string {
+  const shown = rules.slice(0, MAX_RULES).join(', ')
+  const rest = rules.length - MAX_RULES
+  return `${rules.length === 1 ? 'rule' : 'rules'} ${shown}${rest > 0 ? ` and ${rest} more` : ''}`
 }
 
 function decider({ action, rule, phase }: NonNullable<Flow['decidedBy']>): string {

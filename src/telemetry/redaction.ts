@@ -123,13 +123,35 @@ function decoded(text: string): string {
 
 const DEEPEST = 8
 
+/** Member of an object with the name of a variable of a request, as in the results of the firewall: `ARGS:q`. */
+const NAMING = 'variable'
+/** Members of the same object with the value of the variable. */
+const VALUES = new Set(['data', 'value'])
+/** A text member of JSON, of which the end may be missing. */
+const JSON_PAIR = /"([^"\\]{1,128})"\s{0,8}:\s{0,8}"(?:[^"\\]|\\.)*"?/g
+
+/** Returns a text of a request, such as a body or an argument, with the values of sensitive names in it redacted. */
+export function redactText(text: string): string {
+  return redactQuery(redactPairs(text), false)
+}
+
+/** Returns JSON text, which need not be whole, with the text values of sensitive names redacted. */
+export function redactPairs(text: string): string {
+  return text.replace(JSON_PAIR, (pair, name: string) => (isSensitive(name) ? `"${name}":"${REDACTED}"` : pair))
+}
+
 /** Returns a copy of logged metadata with sensitive values redacted. */
 export function redact(value: unknown, depth: number): unknown {
   if (depth > DEEPEST) return '[too deep]'
   if (Array.isArray(value)) return value.map((item) => redact(item, depth + 1))
   if (typeof value !== 'object' || value === null) return value
   const copy: [string, unknown][] = []
-  for (const [key, item] of Object.entries(value))
-    copy.push([key, isSensitive(key) ? REDACTED : redact(item, depth + 1)])
+  const { [NAMING]: variable } = value as Readonly<Record<string, unknown>>
+  for (const [key, item] of Object.entries(value)) {
+    if (isSensitive(key)) copy.push([key, REDACTED])
+    else if (typeof variable === 'string' && typeof item === 'string' && VALUES.has(key))
+      copy.push([key, isSensitive(variable) ? REDACTED : redactText(item)])
+    else copy.push([key, redact(item, depth + 1)])
+  }
   return Object.fromEntries(copy)
 }

@@ -97,6 +97,32 @@ export const DECISION = object({
   by: orNull(object({ phase: text, rule: text, action: text }))
 })
 
+/** What the web application firewall found. */
+export const WAF_RESULTS = listOf(
+  object({
+    action: text,
+    owner: { ...text, description: 'Id of the route or edge whose policy has the action.' },
+    decision: { ...text, description: 'allow, deny, would_deny or error.' },
+    score: integer,
+    threshold: integer,
+    digest: { ...text, description: 'SHA-256 of the rules, hex.' },
+    rules: listOf(
+      object({
+        id: integer,
+        message: text,
+        severity: text,
+        score: { ...integer, description: 'How much the rule added.' },
+        variable: { ...text, description: 'The examined variable: ARGS:q.' },
+        value: { ...text, description: 'Its value after the transformations.' },
+        transformations: listOf(text)
+      }),
+      'The rules that matched.'
+    ),
+    omitted: { ...integer, description: 'How many more rules matched.' }
+  }),
+  'What the web application firewall found; empty if no rule matched.'
+)
+
 /** The decision on one request, step by step. */
 export const EXPLANATION = {
   ...titledObject(
@@ -116,6 +142,7 @@ export const EXPLANATION = {
       steps: listOf(STEP, 'Modules in the order of their run.'),
       policies: listOf(object(POLICY), 'The policies that ran; GET /explain/policies/{owner} has their texts.'),
       decision: DECISION,
+      waf: WAF_RESULTS,
       upstream: orNull(object({ backend: text, name: text, form: text, method: text, uri: text, headers: FIELDS })),
       response: orNull(object({ status: integer, headers: FIELDS, body: textOrNull })),
       omitted: { ...integer, description: 'Records that were left out because there were too many.' },
@@ -143,6 +170,8 @@ export type ExplainedPolicy = ValueOf<typeof EXPLAINED_POLICY>
 type ExplainedStep = ValueOf<typeof STEP>
 export type ExplainedPhase = ValueOf<typeof PHASE>
 export type ExplainedRule = ValueOf<typeof RULE>
+/** Result of one action of the web application firewall. */
+export type WafResult = Explanation['waf'][number]
 /** One action that ran. */
 export type ExplainedAction = ValueOf<typeof ACTION>
 /** One expression with the values of its parts. */

@@ -9,6 +9,6 @@ export const explain = defineCapability({
   routes: explainRoutes,
   open({ options, foundation, policies }) {
     const { clock, holder } = foundation
-    return new Explanations(explainRunning(runningLabs(options, foundation, policies.geo), clock), holder)
+    return new Explanations(explainRunning(runningLabs(options, foundation, policies), clock), holder)
   }
 })

@@ -8,7 +8,7 @@ import { parseDuration } from '../../lib/units.js'
 import type { Explanation } from './answers.js'
 import { explanationText } from './explanation-text.js'
 import type { ImaginedRequest } from './imagined-exchange.js'
-import { PolicyBench } from './running-lab.js'
+import { PolicyBench, readFirewall } from './running-lab.js'
 
 export interface TryFlags {
   readonly request: string
@@ -20,6 +20,7 @@ export interface TryFlags {
   readonly every: string
   readonly status: string
   readonly httpVersion: string
+  readonly wafRules?: string
   readonly json?: boolean
 }
 
@@ -35,7 +36,9 @@ export async function tryPolicy(file: string, url: string, flags: TryFlags): Pro
     return ExitCode.failure
   }
   const { now, request, repeat, every, stub } = read
+  const { wafRules } = flags
   const bench = new PolicyBench({
+    firewall: wafRules === undefined ? undefined : await readFirewall(wafRules),
     geo: await openGeo(),
     policy: { source: file, text },
     random: Math.random,

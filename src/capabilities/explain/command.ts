@@ -29,6 +29,7 @@ export function tryCommand(): Command {
     .option('--repeat <count>', 'number of requests', '1')
     .option('--every <duration>', 'simulated time between requests', '0s')
     .option('--status <code>', 'status that the simulated upstream returns', '200')
+    .option('--waf-rules <folder>', 'rules for the actions owasp-crs-request and owasp-crs-response')
     .option('--json', 'print one JSON object for each request')
     .addHelpText('after', TRY_EXAMPLES)
     .action(async (policy: string, url: string, flags: TryFlags) => {

@@ -5,6 +5,7 @@ import type { Route } from '../../runtime/http-edges.js'
 import { policyKey } from '../../runtime/plan.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
+import { shownFirewall } from '../../telemetry/firewall.js'
 import { reasonOf } from '../../telemetry/reason.js'
 import { isSensitive, REDACTED, redactUrl } from '../../telemetry/redaction.js'
 import type { Explanation } from './answers.js'
@@ -73,6 +74,7 @@ export function explanationOf(found: Found): Explanation {
       reason: (record === undefined ? undefined : reasonOf(record)) ?? null,
       by: by ?? null
     },
+    waf: shownFirewall(flow, reveal),
     upstream:
       sent === undefined
         ? null

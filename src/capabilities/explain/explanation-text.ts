@@ -6,7 +6,8 @@ import type {
   ExplainedPart,
   ExplainedPhase,
   ExplainedRule,
-  Explanation
+  Explanation,
+  WafResult
 } from './answers.js'
 
 /** The decision in a few words, the same for all exchanges that are decided alike: `forwarded`, `429 rate-limit`, `closed`. */
@@ -34,9 +35,22 @@ export function explanationText(explanation: Explanation, source: string, style:
     else if (phases.length === 0 && module !== 'traffic_policy') lines.push(`${module}, on the ${on}: ${outcome}`)
     for (const phase of phases) lines.push(...phaseText(phase, source, style))
   }
+  for (const result of explanation.waf) lines.push(...wafLines(result))
   if (omitted > 0) lines.push(`${omitted} more ${omitted === 1 ? 'record' : 'records'} left out`)
   if (upstream !== null) lines.push(printable(`forwarded to ${upstream.name}: ${upstream.method} ${upstream.uri}`))
   lines.push(decisionLine(decision, style))
+  return lines
+}
+
+/** Formats what the firewall found: its decision, and each rule that matched with variable, value and transformations. */
+export function wafLines({ action, decision, score, threshold, rules, omitted }: WafResult): string[] {
+  const lines = [`firewall, ${action}: ${decision}, score ${score} of ${threshold}`]
+  for (const { id, message, score: added, variable, value, transformations } of rules) {
+    const where = variable === '' ? '' : ` in ${variable}: ${JSON.stringify(value)}`
+    const forms = transformations.length === 0 ? '' : ` after ${transformations.join(', ')}`
+    lines.push(printable(`  ${id} +${added} ${message}${where}${forms}`))
+  }
+  if (omitted > 0) lines.push(`  and ${omitted} more`)
   return lines
 }
 

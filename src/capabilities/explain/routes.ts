@@ -70,6 +70,7 @@ const explainRequests = defineRoute({
           reason: '403 by deny, rule "closed"',
           by: { phase: 'on_http_request', rule: 'closed', action: 'deny' }
         },
+        waf: [],
         upstream: null,
         response: { status: 403, headers: ['content-type', 'text/plain'], body: null },
         omitted: 0,

@@ -11,6 +11,7 @@ import { type LimitRules, limitRules } from '../../features/rate-limit/leases/cl
 import type { Limiter, SlidingWindow } from '../../features/rate-limit/limiter/sliding-window.js'
 import { LimiterTable } from '../../features/rate-limit/limiter/table.js'
 import { actions } from '../../features/registry.js'
+import { loadRules, type WafRules, wafRules } from '../../features/waf/rules.js'
 import { BodyBuffers } from '../../flow/body-buffers.js'
 import { refusalOf } from '../../flow/error-codes.js'
 import type { Phase } from '../../flow/flow.js'
@@ -60,6 +61,23 @@ interface LabServicesParts {
   /** Initial counters. @default empty */
   readonly counted?: { window(identity: string, seconds: number): Pick<SlidingWindow, 'inspect'> }
   readonly outside: Outside
+  /** @default the actions of the firewall find nothing */
+  readonly firewall?: Firewall
+}
+
+/** Rules of the web application firewall for the policies of a lab; undefined if the process has none. */
+export interface Firewall {
+  readonly rules: WafRules | 'unchecked' | undefined
+}
+
+/** Returns the rules that the process has for its policies. */
+export function firewallOf(services: Pick<PolicyServices, 'service'>): Firewall {
+  return { rules: services.service(wafRules) }
+}
+
+/** Reads the rules of a folder. Rejects with `WAF_RULES_INVALID`. */
+export async function readFirewall(folder: string): Promise<Firewall> {
+  return { rules: { current: await loadRules(folder, { skip_unknown: false }) } }
 }
 
 /** Creates the policy language with its own clock. `random`: numbers in [0, 1). */
@@ -90,6 +108,7 @@ export function labServices(lab: Pick<Lab, 'internal'>, parts: LabServicesParts)
     provide(rateLimitHeaders, parts.rateLimitHeaders),
     ...(parts.limitRules === undefined ? [] : [provide(limitRules, parts.limitRules)]),
     provide(logins, login),
+    ...(parts.firewall === undefined ? [] : [provide(wafRules, parts.firewall.rules)]),
     provide(internalRequests, lab.internal)
   ])
 }
@@ -145,6 +164,7 @@ interface PolicyBenchParts {
   /** Further units, such as secrets, with their values. */
   readonly units?: readonly (readonly [string, Unit])[]
   readonly secrets?: SecretValues
+  readonly firewall?: Firewall | undefined
   /** Shows values whose names look secret, too. */
   readonly reveal: boolean
 }
@@ -192,7 +212,7 @@ export class PolicyBench {
 
   /** Opens a lab like `open`, in steps. */
   *opening({ now, stub, outside }: LabStart): Steps<OpenLab | RefusedLab> {
-    const { policy, units = [], secrets = NO_SECRETS, reveal } = this.#parts
+    const { policy, units = [], secrets = NO_SECRETS, firewall, reveal } = this.#parts
     const clock = this.#clock
     clock.begin(now)
     const forwarding = trustingProxies(undefined)
@@ -202,7 +222,8 @@ export class PolicyBench {
       expressions: this.#expressions,
       documents: this.#documents,
       rateLimitHeaders: 'none',
-      outside
+      outside,
+      ...(firewall === undefined ? {} : { firewall })
     })
     const change = { from: 0, to: 1, put: [...unitsOf(policy), ...units], drop: [] }
     const prepared = yield* preparing(Snapshot.empty(), change, secrets, {

@@ -8,6 +8,7 @@ import type { Geo } from '../../lib/geo.js'
 import { unpredictable } from '../../lib/id.js'
 import { Slices } from '../../lib/slices.js'
 import type { Options } from '../../options/options.js'
+import type { PolicyServices } from '../../policy/services.js'
 import { trustingProxies } from '../../proxy/client-address.js'
 import { Metrics } from '../../telemetry/metrics.js'
 import type { Explanation } from './answers.js'
@@ -15,7 +16,7 @@ import { CandidateSnapshot } from './candidate-snapshot.js'
 import { withoutTexts } from './explanation-of.js'
 import type { Explain } from './explanations.js'
 import { Lab } from './lab.js'
-import { labExpressions, labServices } from './running-lab.js'
+import { firewallOf, labExpressions, labServices } from './running-lab.js'
 import { VirtualClock } from './virtual-clock.js'
 
 /** Options for opening a lab over the running configuration. */
@@ -48,7 +49,7 @@ export type OpenRunningLab = (start: RunningLabStart) => Promise<RunningLab>
 export function runningLabs(
   options: Options,
   { holder, limiter, trusted, clock: running }: Pick<Foundation, 'holder' | 'limiter' | 'trusted' | 'clock'>,
-  geo: Geo
+  { geo, services: own }: { readonly geo: Geo; readonly services: Pick<PolicyServices, 'service'> }
 ): OpenRunningLab {
   const { region, rate_limit_headers } = options
   const files = fileServers(options, running)
@@ -63,6 +64,7 @@ export function runningLabs(
       expressions: labExpressions(clock, geo, random),
       rateLimitHeaders: rate_limit_headers,
       limitRules: options.limiter,
+      firewall: firewallOf(own),
       outside: ({ url }) => void notAsked.push(originOf(url)),
       ...(counters === 'running' ? { counted: limiter } : {})
     })

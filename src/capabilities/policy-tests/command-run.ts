@@ -6,13 +6,13 @@ import { type Geo, openGeo } from '../../lib/geo.js'
 import { SourceText } from '../../lib/positions.js'
 import { fileReason } from '../../lib/system-errors.js'
 import type { UnitProblems } from '../../policy/problems.js'
-import { PolicyBench } from '../explain/running-lab.js'
+import { type Firewall, PolicyBench, readFirewall } from '../explain/running-lab.js'
 import { readHar } from '../recorder/har.js'
 import { type Coverage, CoverageRecorder } from './coverage.js'
 import { type Mutant, mutantsOf, partsOf } from './mutants.js'
 import { recordedCase } from './recorded-case.js'
 import { junitReport, type SuiteReport, suiteText, summaryText, TapWriter } from './report.js'
-import { type CaseResult, type OpenCase, runCase } from './run-tests.js'
+import { type CaseResult, expectsFirewall, type OpenCase, runCase } from './run-tests.js'
 import { surroundings } from './surroundings.js'
 import { type ReadCase, type ReadTests, readTests } from './test-file.js'
 
@@ -22,6 +22,7 @@ export interface TestFlags {
   readonly tap?: boolean
   readonly junit?: string
   readonly only?: string
+  readonly wafRules?: string
 }
 
 const SUFFIX = '.test.yaml'
@@ -35,10 +36,12 @@ export async function testPolicies(places: readonly string[], flags: TestFlags):
   if (typeof files === 'string') return refuse(files, ExitCode.usage)
   if (files.length === 0) return refuse(`there is no file *${SUFFIX} in ${places.join(', ')}`, ExitCode.failure)
   const geo = await openGeo()
+  const { wafRules } = flags
+  const firewall = wafRules === undefined ? undefined : await readFirewall(wafRules)
   const tap = flags.tap === true ? new TapWriter((text) => out.write(text)) : undefined
   const reports: SuiteReport[] = []
   for (const file of files) {
-    const report = await testFile(file, geo, flags, style)
+    const report = await testFile(file, { geo, firewall }, flags, style)
     reports.push(report)
     if (tap !== undefined) tap.suite(report)
     else for (const line of suiteText(report, style)) out.write(`${line}\n`)
@@ -78,7 +81,19 @@ async function testFiles(places: readonly string[]): Promise<string[] | string> 
   return files
 }
 
-async function testFile(file: string, geo: Geo, flags: TestFlags, style: ReportStyle): Promise<SuiteReport> {
+/** Parts that all test files share. */
+interface Shared {
+  readonly geo: Geo
+  /** @default no rules are known: the actions find nothing */
+  readonly firewall: Firewall | undefined
+}
+
+async function testFile(
+  file: string,
+  { geo, firewall }: Shared,
+  flags: TestFlags,
+  style: ReportStyle
+): Promise<SuiteReport> {
   const begun = performance.now()
   const failed = (problems: readonly string[]): SuiteReport => ({
     file,
@@ -99,12 +114,19 @@ async function testFile(file: string, geo: Geo, flags: TestFlags, style: ReportS
   } catch (error) {
     return failed([`${file}: the policy ${path} cannot be read: ${fileReason(error)}`])
   }
-  const about = { ...surroundings(tests), geo, random: () => 0.5, reveal: true }
+  const about = { ...surroundings(tests), geo, firewall, random: () => 0.5, reveal: true }
   const bench = new PolicyBench({ ...about, policy: { source: path, text: policy } })
   const wrong = problemsOf(bench)
   if (wrong.length > 0) return failed(formatProblems(wrong, style))
   const recorded = await recordedCases(file, tests)
   if (typeof recorded === 'string') return failed([recorded])
+  const blind = firewall === undefined ? tests.cases.find(expectsFirewall) : undefined
+  if (blind !== undefined) {
+    const { line, column, name } = blind
+    return failed([
+      `${file}:${line}:${column}: the case "${name}" expects results of the firewall; name its rules with --waf-rules <folder>`
+    ])
+  }
   const { only } = flags
   const all = [...tests.cases, ...recorded]
   const cases = only === undefined ? all : all.filter(({ name }) => name.includes(only))

@@ -37,6 +37,7 @@ export function testCommand(): Command {
     .option('--coverage', 'list rules, actions and conditions that no case covers')
     .option('--mutate', 'mutation testing: list changes of the policy that no case detects')
     .option('--only <text>', 'run only cases whose name contains this text')
+    .option('--waf-rules <folder>', 'rules for the actions owasp-crs-request and owasp-crs-response')
     .option('--tap', 'print TAP')
     .option('--junit <file>', 'write a JUnit XML report')
     .addHelpText('after', TEST_EXAMPLES)

@@ -108,7 +108,12 @@ function answers({ url, method }: OutsideStub, request: { readonly method: strin
 
 type Difference = Pick<Failure, 'what' | 'expected' | 'found'>
 
-function differences(expect: Expectation, { decision, response, upstream, steps }: Explanation): Difference[] {
+/** Returns whether a case expects results of the web application firewall. */
+export function expectsFirewall({ steps }: Pick<ReadCase, 'steps'>): boolean {
+  return steps.some(({ expect }) => expect.waf !== undefined)
+}
+
+function differences(expect: Expectation, { decision, response, upstream, steps, waf }: Explanation): Difference[] {
   const found: Difference[] = []
   const same = (what: string, expected: unknown, value: unknown) => {
     if (expected !== undefined && !isDeepStrictEqual(expected, value)) found.push({ what, expected, found: value })
@@ -119,6 +124,13 @@ function differences(expect: Expectation, { decision, response, upstream, steps 
   same('code', expect.code, decision.code)
   same('rule', expect.rule, decision.by?.rule ?? null)
   same('action', expect.action, decision.by?.action ?? null)
+  const matches = waf.flatMap(({ rules }) => rules)
+  same(
+    'waf.score',
+    expect.waf?.score,
+    waf.reduce((sum, { score }) => sum + score, 0)
+  )
+  same('waf.rules', idsOf(expect.waf?.rules), idsOf(matches.map(({ id }) => id)))
   fieldDifferences('headers', expect.headers, response?.headers ?? [], found)
   if (expect.body !== undefined) textDifference('body', expect.body, response?.body ?? '', found)
   if (expect.upstream !== undefined) {
@@ -134,6 +146,11 @@ function differences(expect: Expectation, { decision, response, upstream, steps 
     }
   }
   return found
+}
+
+/** Returns each id once, in ascending order. */
+function idsOf(ids: readonly number[] | undefined): readonly number[] | undefined {
+  return ids && [...new Set(ids)].sort((a, b) => a - b)
 }
 
 function fieldDifferences(

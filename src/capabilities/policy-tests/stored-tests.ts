@@ -10,8 +10,8 @@ import type { DocumentLimits, TestLimits } from '../../lib/caller-limits.js'
 import { type Geo, noGeo } from '../../lib/geo.js'
 import { Slices } from '../../lib/slices.js'
 import { policyErrors } from '../../policy/problems.js'
-import { PolicyBench } from '../explain/running-lab.js'
-import { type CaseResult, type OpenCase, runCase } from './run-tests.js'
+import { type Firewall, PolicyBench } from '../explain/running-lab.js'
+import { type CaseResult, expectsFirewall, type OpenCase, runCase } from './run-tests.js'
 import { surroundings } from './surroundings.js'
 import { type ReadCase, type ReadTests, readTests } from './test-file.js'
 
@@ -33,6 +33,8 @@ class TooLong extends Error {}
 /** Dependencies of test runs. */
 interface TestingParts {
   readonly geo?: Geo
+  /** Rules of the firewall. @default none are known: cases that expect its results are not run */
+  readonly firewall?: Firewall
   /** Creates the time slices of one run, so that traffic is not blocked. */
   readonly slices?: () => Slices
   /** Monotonic clock (ms). */
@@ -47,7 +49,7 @@ export function policyTesting(parts: TestingParts = {}): PolicyTesting {
   const passed = new Set<string>()
   return async (stored) => {
     const digest = createHash('sha256')
-      .update(JSON.stringify([stored.policy, stored.tests]))
+      .update(JSON.stringify([stored.policy, stored.tests, digestOf(parts.firewall)]))
       .digest('base64')
     if (passed.has(digest)) return []
     const problems = await testPolicy(stored, parts)
@@ -78,7 +80,7 @@ async function testPolicy(
     readonly tests: string
     readonly limits?: (TestLimits & { readonly documents?: DocumentLimits }) | undefined
   },
-  { geo = noGeo, slices = () => Slices.besideTraffic(), now = () => performance.now() }: TestingParts,
+  { geo = noGeo, firewall, slices = () => Slices.besideTraffic(), now = () => performance.now() }: TestingParts,
   ran?: (outcome: CaseOutcome) => void
 ): Promise<TestProblem[]> {
   const { documents } = limits
@@ -112,6 +114,7 @@ async function testPolicy(
   const bench = new PolicyBench({
     ...surroundings(tests),
     geo,
+    firewall,
     random: () => 0.5,
     reveal: true,
     policy: { source: 'traffic_policy', text: policy }
@@ -122,7 +125,12 @@ async function testPolicy(
     const [problem] = opened.problems.flatMap((one) => one.problems)
     return [failureAt(tests.cases[0], `the policy cannot be tested: ${problem?.message ?? 'it does not compile'}`)]
   }
-  return await runCases(tests, bench, { slices: slice, now, ran })
+  const cases = firewall === undefined ? tests.cases.filter((one) => !expectsFirewall(one)) : tests.cases
+  return await runCases(cases, bench, { slices: slice, now, ran })
+}
+
+function digestOf(firewall: Firewall | undefined): string | undefined {
+  return typeof firewall?.rules === 'object' ? firewall.rules.current.digest : undefined
 }
 
 interface RunParts {
@@ -133,7 +141,7 @@ interface RunParts {
 }
 
 async function runCases(
-  { cases }: ReadTests,
+  cases: ReadTests['cases'],
   bench: PolicyBench,
   { slices, now, ran }: RunParts
 ): Promise<TestProblem[]> {

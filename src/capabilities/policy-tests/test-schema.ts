@@ -80,6 +80,20 @@ const expectation = object(
         { description: 'What reaches the upstream.' }
       )
     ),
+    waf: optional(
+      object(
+        {
+          score: optional(integer({ description: 'Anomaly score.', min: 0, max: 1_000_000 })),
+          rules: optional(
+            list(integer({ description: 'Id of a rule.', min: 900_000, max: 999_999 }), {
+              description: 'All rules that match, in any order; []: none.',
+              max: 100
+            })
+          )
+        },
+        { description: 'Result of the web application firewall: request and response together.', min: 1 }
+      )
+    ),
     published: optional(
       map(nothing, {
         description: 'Results of actions, such as rate_limit: { remaining: 3 }; other members may be there.'

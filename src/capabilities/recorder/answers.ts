@@ -12,7 +12,7 @@ import {
   titledObject,
   type ValueOf
 } from '../../schema/answer.js'
-import { DECISION, EXPLANATION } from '../explain/answers.js'
+import { DECISION, EXPLANATION, WAF_RESULTS } from '../explain/answers.js'
 import { SHADOW_DECISION } from '../shadow/answers.js'
 
 const FIELDS = listOf(text, 'Names and values by turns; what sounds like a secret is [redacted].')
@@ -73,6 +73,8 @@ export const EXCHANGE = {
     tries: listOf({ type: 'object' }, 'The tries to reach an upstream.'),
     response: orNull(object({ status: integer, headers: FIELDS, body: BODY })),
     logs: listOf({}, 'What log actions recorded.'),
+    waf: WAF_RESULTS,
+    signed_in: { ...flag, description: 'A certificate or the policy has verified who the client is.' },
     explanation: orNull(EXPLANATION),
     shadow: orNull(
       object({

@@ -14,7 +14,7 @@ export const recorder = defineCapability({
   errors: { 'Start and store': [recorderErrors, exchangeFileErrors] },
   stages: {
     ruled({ options, foundation, dataPlane, policies, opened }) {
-      const labs = runningLabs(options, foundation, policies.geo)
+      const labs = runningLabs(options, foundation, policies)
       const { services } = policies
       const { recorder, source } = openRecorder(options, foundation, { dataPlane, labs, services })
       opened.put(RECORDER, recorder)

@@ -34,6 +34,16 @@ const EXCHANGE_VARIABLES: readonly VariableDefinition[] = [
   variable('shadow', 'string', ({ shadow }) => shadow?.id),
   variable('duration_ms', 'double', ({ durationMs }) => durationMs),
   variable('upstream_ms', 'double', ({ upstreamMs }) => upstreamMs),
+  {
+    path: 'exchange.waf_score',
+    type: 'int',
+    ...ofInteger((flow) => Math.max(0, ...(of(flow).waf ?? []).map(({ score }) => score)))
+  },
+  {
+    path: 'exchange.waf_rules',
+    type: 'list<int>',
+    read: (flow) => (of(flow).waf ?? []).flatMap(({ rules }) => rules.map(({ id }) => BigInt(id)))
+  },
   { path: 'exchange.revision', type: 'int', ...ofInteger((flow) => of(flow).revision) },
   { path: 'exchange.bytes_in', type: 'int', ...ofInteger((flow) => of(flow).bytesIn) },
   { path: 'exchange.bytes_out', type: 'int', ...ofInteger((flow) => of(flow).bytesOut) }

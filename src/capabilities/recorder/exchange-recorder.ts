@@ -1,5 +1,6 @@
 import type { Expressions } from '../../expression/expression.js'
 import type { Exchange } from '../../flow/exchange.js'
+import { firewallResults } from '../../flow/firewall.js'
 import { type Flow, flowSlot } from '../../flow/flow.js'
 import type { Clock } from '../../lib/clock.js'
 import { newId } from '../../lib/id.js'
@@ -337,8 +338,8 @@ export class ExchangeRecorder {
   }
 
   /**
-   * Returns true if an exchange is recorded without a condition of the options: refusals and failures, and a sample of the others, each up to a
-   * number in a second.
+   * Returns true if an exchange is recorded without a condition of the options: refusals, failures and those in which a rule of the firewall
+   * matched, and a sample of the others, each up to a number in a second.
    */
   #isUsual(record: ExchangeRecord): boolean {
     if (!this.#recordsUsual) return false
@@ -348,7 +349,8 @@ export class ExchangeRecorder {
       this.#refusalsLeft = MAX_REFUSALS
       this.#samplesLeft = MAX_SAMPLES
     }
-    return isRefusedOrFailed(record) ? this.#refusalsLeft-- > 0 : this.#samplesLeft-- > 0
+    const isNoted = isRefusedOrFailed(record) || firewallResults(record.flow).length > 0
+    return isNoted ? this.#refusalsLeft-- > 0 : this.#samplesLeft-- > 0
   }
 
   #isKeyed({ request }: AdmittedFlow): boolean {

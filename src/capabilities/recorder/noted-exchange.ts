@@ -9,6 +9,7 @@ import type { AdmittedFlow } from '../../proxy/admission.js'
 import { upstreamKey } from '../../runtime/plan.js'
 import { Snapshot } from '../../runtime/snapshot.js'
 import type { ExchangeRecord } from '../../telemetry/access-log.js'
+import { shownFirewall } from '../../telemetry/firewall.js'
 import { reasonOf } from '../../telemetry/reason.js'
 import { redact } from '../../telemetry/redaction.js'
 import type { Explanation } from '../explain/answers.js'
@@ -89,6 +90,8 @@ export function recordedExchange(
     logs: (flow?.logs ?? []).map((entry) => redact(entry, 0)),
     bodies: noted === undefined || bodies === 0 ? NO_BODIES : bodiesOf(noted, response?.body, bodies),
     explanation: null,
+    waf: shownFirewall(flow),
+    signedIn: isSignedIn(flow, connection),
     shadow: noted?.shadow ?? null,
     repeats: noted?.repeats ?? null,
     hidden: [...read].filter((text) => text !== '')
@@ -118,6 +121,25 @@ function fieldsIn(flow: Flow | undefined, noted: Noted | undefined): HeaderList 
 function hasBody(flow: Flow | undefined): boolean {
   const body = flow?.request?.body
   return body instanceof Uint8Array ? body.length > 0 : body !== undefined && body.framing.kind !== 'none'
+}
+
+/** Results of actions and modules that verify who the client is; true if it is known. */
+const IDENTITY: Readonly<Record<string, (values: Readonly<Record<string, unknown>>) => boolean>> = {
+  basic_auth: (values) => values['credentials.authorized'] === true,
+  jwt_validation: hasNoError,
+  oauth: hasNoError,
+  oidc: hasNoError
+}
+
+function hasNoError(values: Readonly<Record<string, unknown>>): boolean {
+  return (values['error.code'] ?? '') === ''
+}
+
+/** Returns whether a certificate or the policy has verified who the client is. */
+function isSignedIn(flow: Flow | undefined, { tls }: ExchangeRecord['connection']): boolean {
+  if (tls?.clientCertificate !== undefined) return true
+  for (const [name, values] of flow?.results ?? []) if (IDENTITY[name]?.(values) === true) return true
+  return false
 }
 
 /** Removes the explanation key, which is still valid. */

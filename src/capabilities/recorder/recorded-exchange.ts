@@ -3,7 +3,8 @@ import { type EndpointFacts, type EntryFacts, Flow, flowSlot } from '../../flow/
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
 import { type PathForm, RequestTarget } from '../../flow/target.js'
 import { canonicalAddress } from '../../lib/ip.js'
-import { isSensitive, REDACTED, redact, redactUrl } from '../../telemetry/redaction.js'
+import type { ShownFirewallResult } from '../../telemetry/firewall.js'
+import { redact, redactPairs, redactUrl } from '../../telemetry/redaction.js'
 import type { Explanation } from '../explain/answers.js'
 import { redactedFields, withoutTexts } from '../explain/explanation-of.js'
 import { decisionText } from '../explain/explanation-text.js'
@@ -86,6 +87,10 @@ export interface RecordedExchange {
   /** Output of `log` actions, redacted. */
   readonly logs: readonly unknown[]
   readonly bodies: { readonly request: RecordedBody | null; readonly response: RecordedBody | null }
+  /** What the web application firewall found, redacted; undefined in records of earlier versions. */
+  readonly waf?: readonly ShownFirewallResult[]
+  /** A certificate or the policy has verified who the client is. */
+  readonly signedIn?: boolean
   /** Redacted explanation; null if not requested. */
   readonly explanation: Explanation | null
   /** Different decision of a shadow; null if there was no shadow, or it agreed. */
@@ -253,6 +258,8 @@ export function shownExchange(recorded: RecordedExchange, baseUrl: string): Exch
             body: shownBody(bodies.response, response.headers)
           },
     logs,
+    waf: recorded.waf ?? [],
+    signed_in: recorded.signedIn ?? false,
     explanation,
     shadow: shadow === null ? null : { ...shadow, uri: `${baseUrl}/shadows/${shadow.id}` }
   }
@@ -279,9 +286,7 @@ function redactedText(text: string, type: string): string {
     return JSON.stringify(redact(JSON.parse(text), 0))
   } catch {
     // Truncated or invalid JSON: secrets can only be found by name.
-    return text.replace(/"([^"\\]{1,128})"\s*:\s*"(?:[^"\\]|\\.)*"?/g, (pair, name: string) =>
-      isSensitive(name) ? `"${name}":"${REDACTED}"` : pair
-    )
+    return redactPairs(text)
   }
 }
 

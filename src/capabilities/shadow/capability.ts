@@ -1,6 +1,7 @@
 import { defineCapability } from '../../app/capability.js'
 import { CHALLENGES } from '../../app/ports.js'
 import { resources } from '../../resources/registry.js'
+import { firewallOf } from '../explain/running-lab.js'
 import { RECORDER } from '../recorder/running-recorder.js'
 import { shadowRoutes } from './routes.js'
 import { RUNNING_SHADOWS, RunningShadows } from './running-shadows.js'
@@ -18,6 +19,7 @@ export const shadow = defineCapability({
         rateLimitHeaders: options.rate_limit_headers,
         limitRules: options.limiter,
         geo: policies.geo,
+        firewall: firewallOf(policies.services),
         recorder: opened.get(RECORDER),
         challenges: opened.find(CHALLENGES),
         elsewhere: host.threads !== undefined

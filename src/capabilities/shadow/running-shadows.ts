@@ -12,7 +12,7 @@ import { formatDuration, toMicroseconds } from '../../lib/units.js'
 import type { Options } from '../../options/options.js'
 import { trustingProxies } from '../../proxy/client-address.js'
 import type { Snapshot } from '../../runtime/snapshot.js'
-import { labExpressions, labServices } from '../explain/running-lab.js'
+import { type Firewall, labExpressions, labServices } from '../explain/running-lab.js'
 import type { ExchangeRecorder } from '../recorder/exchange-recorder.js'
 import type { ShadowExample, ShadowView } from './answers.js'
 import { Judge } from './judge.js'
@@ -37,6 +37,8 @@ interface RunningShadowsParts extends Pick<Foundation, OfFoundation> {
   readonly limitRules: Options['limiter']
   readonly geo: Geo
   /** Challenges of authorities; undefined if this process answers none. */
+  /** Rules of the web application firewall. */
+  readonly firewall: Firewall
   readonly challenges: Pick<Challenges, 'answer'> | undefined
   readonly recorder: Pick<ExchangeRecorder, 'attends' | 'shadowed'>
   /** Do other threads carry the traffic? Then no exchange comes by here. */
@@ -211,7 +213,7 @@ export class RunningShadows implements ShadowRunner {
 
   /** Creates the judge and the compile inputs of a candidate. */
   #bench({ share, budget, counters }: ShadowSettings): Bench {
-    const { clock, limiter, trusted, geo, rateLimitHeaders, limitRules, challenges } = this.#parts
+    const { clock, limiter, trusted, geo, rateLimitHeaders, limitRules, firewall, challenges } = this.#parts
     const judge = new Judge({
       forwarding: trustingProxies(trusted),
       challenge: (host, path) => challenges?.answer(host, path),
@@ -235,6 +237,7 @@ export class RunningShadows implements ShadowRunner {
       rateLimitHeaders,
       limitRules,
       limits,
+      firewall,
       outside: () => {
         if (judge.trial !== undefined) unknown(judge.trial, 'http_request')
         return undefined

@@ -1,3 +1,4 @@
+import { addFirewallResult } from '../../flow/firewall.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import { messageOf } from '../../lib/errors.js'
 import { formatSize, parseSize } from '../../lib/units.js'
@@ -27,6 +28,7 @@ type WafConfig = Parameters<Parameters<typeof defineAction<typeof wafConfig>>[0]
 /** Differences between requests and responses. */
 interface Side {
   readonly name: 'owasp_crs_request' | 'owasp_crs_response'
+  readonly type: 'owasp-crs-request' | 'owasp-crs-response'
   readonly inspect: typeof inspectRequest
   /** Variables of TX with the score and the score at which a message is denied. */
   readonly score: string
@@ -36,6 +38,7 @@ interface Side {
 
 const REQUEST: Side = {
   name: 'owasp_crs_request',
+  type: 'owasp-crs-request',
   inspect: inspectRequest,
   score: 'blocking_inbound_anomaly_score',
   threshold: 'inbound_anomaly_score_threshold',
@@ -44,6 +47,7 @@ const REQUEST: Side = {
 
 const RESPONSE: Side = {
   name: 'owasp_crs_response',
+  type: 'owasp-crs-response',
   inspect: inspectResponse,
   score: 'blocking_outbound_anomaly_score',
   threshold: 'outbound_anomaly_score_threshold',
@@ -95,6 +99,7 @@ function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
     const { current } = source
     if (prepared?.rules !== current) prepared = prepare(current)
     const { plan, fixed, exclusions } = prepared
+    const { digest } = current
     const transaction = new Transaction({ budget, fixed, removed: exclusions.removed })
     exclusions.apply(transaction, flow)
     const finish = (outcome: Inspected): Verdict | undefined => {
@@ -102,8 +107,25 @@ function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
       const failure = outcome === undefined ? undefined : FAILURES[outcome]
       const denied = transaction.denied !== undefined
       const error = denied ? side.denied : failure
-      flow.publish(side.name, results(transaction, side, denied, error))
-      counters[denied ? (blocks ? 'deny' : 'would_deny') : failure === undefined ? 'allow' : 'error'].inc()
+      const decision = denied ? (blocks ? 'deny' : 'would_deny') : failure === undefined ? 'allow' : 'error'
+      const published = results(transaction, side, denied, error)
+      flow.publish(side.name, published)
+      counters[decision].inc()
+      const { reported } = transaction
+      if (failure !== undefined || reported.some(isFinding)) {
+        const { anomaly_score: score, anomaly_score_threshold: threshold } = published
+        const found = { action: side.type, owner: scope.owner, decision, score, threshold, digest } as const
+        addFirewallResult(flow, {
+          ...found,
+          get matches() {
+            return reported.filter(isFinding).map(shownMatch)
+          }
+        })
+        if (decision === 'deny') {
+          const rules = reported.filter(isFinding).map(({ id }) => id)
+          flow.refusal = { firewall: { score, threshold, rules: [...new Set(rules)] } }
+        }
+      }
       return blocks && error !== undefined ? refuse(error) : undefined
     }
     const outcome = side.inspect({ flow, plan, transaction, bodies, bodyLimit })
@@ -125,7 +147,7 @@ function results(
   side: Side,
   denied: boolean,
   error: { readonly code: string; readonly text: string } | undefined
-): Readonly<Record<string, unknown>> {
+) {
   const { reported } = transaction
   return {
     decision: denied ? 'deny' : 'allow',
@@ -150,12 +172,25 @@ function isFinding({ id, severity }: MatchedRule): boolean {
   return severity !== '' && !EVALUATING.has(Math.floor(id / 1_000))
 }
 
+function shownMatch({ id, message, severity, score, variable, value, transformations }: MatchedRule) {
+  return {
+    id,
+    message: shownText(message),
+    severity,
+    score,
+    variable: shownText(variable),
+    value: shownText(value),
+    transformations
+  }
+}
+
 /** Maximum length of a text in the results in characters. */
 const SHOWN = 1_024
 
 /** Returns Latin-1 text of a message as people read it: UTF-8 where it is valid. */
 function shownText(latin1: string): string {
-  const text = Buffer.from(latin1, 'latin1').toString('utf8')
+  // A character of UTF-8 has up to four bytes.
+  const text = Buffer.from(latin1.slice(0, 4 * (SHOWN + 1)), 'latin1').toString('utf8')
   return text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text
 }
 
@@ -176,7 +211,7 @@ const denies = ({ enforce = true, on_error = 'halt' }: { enforce?: boolean; on_e
  * The rules see the request as it was received. Failures are 400 `WAF_BODY_INVALID` and 503 `WAF_WORK_EXCEEDED`.
  */
 const owaspCrsRequest = defineAction({
-  type: 'owasp-crs-request',
+  type: REQUEST.type,
   summary: 'Denies requests that look like attacks, by the OWASP Core Rule Set.',
   example: {
     policy: `on_http_request:
@@ -200,7 +235,7 @@ const owaspCrsRequest = defineAction({
  * `WAF_RESPONSE_DENIED`.
  */
 const owaspCrsResponse = defineAction({
-  type: 'owasp-crs-response',
+  type: RESPONSE.type,
   summary: 'Denies responses that leak data, by the OWASP Core Rule Set.',
   example: {
     policy: `on_http_response:

@@ -26,6 +26,7 @@ function stand(text: string) {
   })
   const { clock, holder, observers, metrics, limiter } = made
   const shadows = new RunningShadows({
+    firewall: { rules: undefined },
     clock,
     log: SILENT as never,
     holder,

@@ -8,7 +8,10 @@ SecRule ARGS "@rx ^(\\w+)-(\\w+)$" "id:1,phase:2,capture,t:none,t:lowercase,chai
   SecRule TX:1 "@streq one" "chain"
   SecRule MATCHED_VARS "@contains two" "setvar:tx.found=+1"`)
   t.same(evaluate(rules, { target: '/?a=ONE-two&b=x' }).reported, [
-    { id: 1, message: '', severity: '', data: 'two in ARGS:a', variable: 'ARGS:a' }
+    {
+      ...{ id: 1, message: '', severity: '', data: 'two in ARGS:a', variable: 'ARGS:a' },
+      ...{ value: 'one-two', transformations: ['lowercase'], score: 0 }
+    }
   ])
   t.equal(evaluate(rules, { target: '/?a=ONE-two' }).getTx('found'), '1')
   t.same(matchedIds(evaluate(rules, { target: '/?a=two-one' })), [])

@@ -1,6 +1,7 @@
 import type { Steps } from '../../../lib/slices.js'
 import type { Assignment, Control, Rule, RuleSetSource, VariableUse } from '../seclang/rule.js'
 import { PlaceError, RuleSetError } from '../seclang/rule.js'
+import { CHANGING } from '../seclang/variables.js'
 import { transformation } from '../transformations.js'
 import { compileMacros, type Macro } from './macros.js'
 import { compileOperator, type Matcher, toNumber } from './operators.js'
@@ -86,16 +87,21 @@ function compileRule(rule: Rule, number: number, scope: CompileScope): CompiledR
     rule,
     number,
     evaluate(transaction) {
-      transaction.matchedAll = []
+      transaction.beginRule()
       if (!head(transaction)) return false
       for (const link of links) if (!link(transaction)) return false
       if (report.logs) {
+        const { source, matched } = transaction
+        const target = source?.target ?? (rule.test.variables.length === 0 ? undefined : matched)
         transaction.report({
           id,
           message: message(transaction),
           severity: report.severity,
           data: data(transaction),
-          variable: rule.test.variables.length === 0 ? '' : (transaction.matched?.name ?? '')
+          variable: target?.name ?? '',
+          value: target?.value ?? '',
+          transformations: source?.transformations ?? [],
+          score: transaction.added
         })
       }
       if (denies) transaction.denied ??= { id, status: effects.status }
@@ -119,7 +125,8 @@ function compileLink(link: Rule, number: number, head: Rule, scope: CompileScope
   const captures = test.capture
   const rule = { id: head.id, severity: report.severity }
   const matcher = compileOperator(operator, { place, captures, rule, data: scope.data })
-  const parts = { targets, matcher, negated: operator.negated, chains, effect, scope: scope.chains }
+  const { transformations } = test
+  const parts = { targets, matcher, negated: operator.negated, chains, effect, scope: scope.chains, transformations }
   return test.multiMatch && chains.length > 1 ? eachFormLink(parts) : lastFormLink(parts)
 }
 
@@ -131,10 +138,12 @@ interface LinkParts {
   readonly chains: readonly number[]
   readonly effect: Effect | undefined
   readonly scope: TransformationChains
+  readonly transformations: readonly string[]
 }
 
 /** A link that tests values after all of its transformations. */
-function lastFormLink({ targets, matcher, negated, chains, effect, scope }: LinkParts): Link {
+function lastFormLink(parts: LinkParts): Link {
+  const { targets, matcher, negated, chains, scope } = parts
   const chain = chains.at(-1) as number
   const mayMatch = negated ? undefined : matcher.mayMatch
   return (transaction) => {
@@ -149,14 +158,15 @@ function lastFormLink({ targets, matcher, negated, chains, effect, scope }: Link
       const form = scope.form(target, chain, transaction.meter)
       if (matcher.matches(form, transaction) === negated) continue
       matched = true
-      matchTarget(target, form, transaction, effect)
+      matchTarget(target, form, transaction, parts)
     }
     return matched
   }
 }
 
 /** A link with `multiMatch`: it tests values before and after each of its transformations. */
-function eachFormLink({ targets, matcher, negated, chains, effect, scope }: LinkParts): Link {
+function eachFormLink(parts: LinkParts): Link {
+  const { targets, matcher, negated, chains, scope } = parts
   return (transaction) => {
     let matched = false
     for (const target of targets(transaction).items) {
@@ -167,7 +177,7 @@ function eachFormLink({ targets, matcher, negated, chains, effect, scope }: Link
         before = form
         if (matcher.matches(form, transaction) === negated) continue
         matched = true
-        matchTarget(target, form, transaction, effect)
+        matchTarget(target, form, transaction, parts)
       }
     }
     return matched
@@ -175,10 +185,21 @@ function eachFormLink({ targets, matcher, negated, chains, effect, scope }: Link
 }
 
 /** Records the matching value and applies the effects of the link, once for each value. */
-function matchTarget(target: Target, form: string, transaction: Transaction, effect: Effect | undefined): void {
+function matchTarget(
+  target: Target,
+  form: string,
+  transaction: Transaction,
+  { effect, transformations }: LinkParts
+): void {
   const matched = form === target.value ? target : new Target(target.collection, target.member, form)
   transaction.matched = matched
   transaction.matchedAll.push(matched)
+  if (!CHANGING.has(target.collection)) {
+    // A value of MATCHED_VARS has gone through the transformations of an earlier link.
+    const before = transaction.source?.target === target ? transaction.source.transformations : undefined
+    const all = before === undefined ? transformations : [...before, ...transformations]
+    transaction.source = { target: matched, transformations: all }
+  }
   effect?.(transaction)
 }
 
@@ -213,6 +234,9 @@ function compileEffects({ effects, report }: Rule, head: Rule, scope: CompileSco
   }
 }
 
+/** Part of the names of variables of TX with anomaly scores. */
+const SCORE = 'anomaly_score'
+
 function compileAssignment(
   { name: written, how, value: right }: Assignment,
   rule: { readonly id: number; readonly severity: string }
@@ -224,8 +248,9 @@ function compileAssignment(
   const sign = how === 'add' ? 1 : -1
   return (transaction) => {
     const key = name(transaction).toLowerCase()
-    const sum = toNumber(transaction.getTx(key) ?? '0') + sign * toNumber(value(transaction))
-    transaction.setTx(key, String(sum))
+    const change = sign * toNumber(value(transaction))
+    transaction.setTx(key, String(toNumber(transaction.getTx(key) ?? '0') + change))
+    if (key.includes(SCORE)) transaction.added += change
   }
 }
 

@@ -8,8 +8,13 @@ export interface MatchedRule {
   readonly message: string
   readonly severity: string
   readonly data: string
-  /** The variable whose value matched last in the chain: `ARGS:q`; '' for a rule without variables. */
+  /** The variable of the message whose value matched last in the chain: `ARGS:q`; '' for a rule without variables. */
   readonly variable: string
+  /** Its value after the transformations. */
+  readonly value: string
+  readonly transformations: readonly string[]
+  /** Anomaly score that the rule added. */
+  readonly score: number
 }
 
 /** A rule that denies the request or response. */
@@ -44,6 +49,10 @@ export class Transaction {
   keepsBodyText = false
   /** The value that matched last. */
   matched: Target | undefined = undefined
+  /** The value of the message that matched last in the current chain, with its transformations; undefined if only variables of rules matched. */
+  source: { readonly target: Target; readonly transformations: readonly string[] } | undefined = undefined
+  /** Anomaly score that the current chain has added. */
+  added = 0
   /** Values that matched in the current chain. */
   matchedAll: Target[] = []
   readonly #fixed: ReadonlyMap<string, string>
@@ -73,6 +82,13 @@ export class Transaction {
   spend(steps: number): void {
     this.meter.budget -= steps
     if (this.meter.budget < 0) throw new WorkExceeded()
+  }
+
+  /** Forgets what the previous rule matched. */
+  beginRule(): void {
+    this.matchedAll = []
+    this.source = undefined
+    this.added = 0
   }
 
   /** Returns a variable of TX; `name` is in lower case. */

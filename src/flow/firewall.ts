@@ -1,0 +1,43 @@
+import { type Flow, flowSlot } from './flow.js'
+
+/** A rule of the web application firewall that matched. Its texts hold values of the message; `shownFirewall` redacts them. */
+interface FirewallMatch {
+  readonly id: number
+  readonly message: string
+  readonly severity: string
+  /** Share of the anomaly score. */
+  readonly score: number
+  /** Examined variable: `ARGS:q`; '' for a rule without one. */
+  readonly variable: string
+  /** Value of the variable after the transformations. */
+  readonly value: string
+  readonly transformations: readonly string[]
+}
+
+/** Result of one action of the web application firewall in which a rule matched, or which failed. */
+export interface FirewallResult {
+  readonly action: string
+  /** Id of the route or edge whose policy has the action. */
+  readonly owner: string
+  /** `would_deny`: the score reaches the threshold, and the action is not enforced. */
+  readonly decision: 'allow' | 'deny' | 'would_deny' | 'error'
+  readonly score: number
+  readonly threshold: number
+  /** SHA-256 of the rules, hexadecimal. */
+  readonly digest: string
+  /** The rules that matched; computed when read. */
+  readonly matches: readonly FirewallMatch[]
+}
+
+const results = flowSlot<readonly FirewallResult[]>('firewall')
+const NO_RESULTS: readonly FirewallResult[] = []
+
+/** Adds a result to those of the flow. */
+export function addFirewallResult(flow: Flow, result: FirewallResult): void {
+  flow.set(results, [...firewallResults(flow), result])
+}
+
+/** Returns the results of the firewall in the order of its actions; empty if no rule matched. */
+export function firewallResults(flow: Flow | undefined): readonly FirewallResult[] {
+  return flow?.get(results) ?? NO_RESULTS
+}

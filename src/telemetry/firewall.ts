@@ -1,0 +1,73 @@
+import { firewallResults } from '../flow/firewall.js'
+import type { Flow } from '../flow/flow.js'
+import { isSensitive, REDACTED, redactText } from './redaction.js'
+
+/** Maximum number of rules that are shown of one action. */
+const MAX_RULES = 50
+/** Maximum length of a name and of a value (characters). */
+const MAX_NAME = 128
+const MAX_VALUE = 256
+
+/** A rule that matched, as it may be shown. */
+interface ShownFirewallRule {
+  readonly id: number
+  readonly message: string
+  readonly severity: string
+  readonly score: number
+  readonly variable: string
+  readonly value: string
+  readonly transformations: readonly string[]
+}
+
+/** Result of one action of the web application firewall, as it may be shown. */
+export interface ShownFirewallResult {
+  readonly action: string
+  /** Id of the route or edge whose policy has the action. */
+  readonly owner: string
+  readonly decision: string
+  readonly score: number
+  readonly threshold: number
+  /** SHA-256 of the rules, hexadecimal. */
+  readonly digest: string
+  readonly rules: readonly ShownFirewallRule[]
+  /** Number of further rules. */
+  readonly omitted: number
+}
+
+/** Returns the results of the firewall, with short values and without those of sensitive names. `reveal`: with those values. */
+export function shownFirewall(flow: Flow | undefined, reveal = false): ShownFirewallResult[] {
+  return firewallResults(flow).map(({ action, owner, decision, score, threshold, digest, matches }) => ({
+    action,
+    owner,
+    decision,
+    score,
+    threshold,
+    digest,
+    rules: matches.slice(0, MAX_RULES).map(({ message, variable, value, ...rest }) => ({
+      ...rest,
+      message: shorten(message, MAX_VALUE),
+      variable: shorten(variable, MAX_NAME),
+      value: shorten(reveal ? value : isSensitive(variable) ? REDACTED : redactText(value), MAX_VALUE)
+    })),
+    omitted: Math.max(0, matches.length - MAX_RULES)
+  }))
+}
+
+/** Results of the firewall in a line of the access log: without values. */
+export function loggedFirewall(flow: Flow | undefined): object[] | undefined {
+  const results = firewallResults(flow)
+  if (results.length === 0) return undefined
+  return results.map(({ action, decision, score, threshold, matches }) => ({
+    action,
+    decision,
+    score,
+    threshold,
+    rules: matches
+      .slice(0, MAX_RULES)
+      .map(({ id, variable, score: added }) => ({ id, variable: shorten(variable, MAX_NAME), score: added }))
+  }))
+}
+
+function shorten(text: string, length: number): string {
+  return text.length > length ? `${text.slice(0, length)}…` : text
+}
