@@ -18,7 +18,7 @@ const HOUSE = {
   runtime: ['features', 'policy', 'expression', 'flow', 'lib'],
   telemetry: ['features', 'policy', 'expression', 'flow', 'lib'],
   proxy: ['runtime', 'telemetry', 'transport', 'flow', 'lib'],
-  resources: ['features', 'telemetry', 'runtime', 'schema', 'lib'],
+  resources: ['features', 'telemetry', 'runtime', 'expression', 'schema', 'lib'],
   store: ['lib'],
   control: ['resources', 'store', 'runtime', 'policy', 'flow', 'schema', 'lib'],
   api: ['control', 'resources', 'schema', 'lib'],

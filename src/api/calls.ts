@@ -37,7 +37,7 @@ export const LIMIT = { least: 1, most: 100, absent: 100, error: apiErrors.PAGE_L
 const MAX_VALUE = 256
 /** Maximum length of an expression, and of a bucket's key (characters). */
 const MAX_LONG_VALUE = 4_096
-const LONG_VALUES: readonly string[] = ['where', 'key', 'values']
+const LONG_VALUES: readonly string[] = ['where', 'key', 'values', 'filter']
 
 /**
  * The parameters of a query, each at most once and each one of `known`.

@@ -123,6 +123,14 @@ export const PARAMETERS = {
     description: 'Only what was created before the record with this id, which may be deleted since.',
     schema: { type: 'string' }
   },
+  filter: {
+    name: 'filter',
+    in: 'query',
+    description:
+      'Only the objects for which this CEL expression over `obj` is true, such as `obj.description == "shop" && ' +
+      'obj.created_at > timestamp(time.now).subtract("7d")`.',
+    schema: { type: 'string', maxLength: 4096 }
+  },
   force: {
     name: 'force',
     in: 'query',

@@ -18,7 +18,7 @@ import {
   WARNING_SCHEMA,
   withWarnings
 } from './openapi-parts.js'
-import { nestedLists } from './resource-routes.js'
+import { LIST_PARAMETERS, nestedLists } from './resource-routes.js'
 
 type Schemas = Record<string, object>
 type ItemSchema = Parameters<typeof listSchema>[1]
@@ -121,7 +121,7 @@ function list(resource: Resource, shown = title(resource.name), id = resource.na
   return {
     get: operation(`${id}_list`, shown, `Lists, newest first: ${description}`, {
       member: memberRights(resource).read,
-      parameters: ['limit', 'before_id'],
+      parameters: LIST_PARAMETERS,
       responses: { 200: answer('One page.', ref(`${shown}List`)) }
     })
   }

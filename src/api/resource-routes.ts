@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify'
-import type { Call, Done, PathValues, RecordPath, WriteMode, Written } from '../control/calls.js'
+import type { Call, Done, ListRequest, PathValues, RecordPath, WriteMode, Written } from '../control/calls.js'
 import type { Operation, Resource } from '../resources/resource.js'
 import {
   type Account,
@@ -14,6 +14,9 @@ import {
   writeMode
 } from './calls.js'
 import { type Handler, parameter, pathOf, type Router, route } from './routes.js'
+
+/** Parameters of every list of records. */
+export const LIST_PARAMETERS = ['limit', 'before_id', 'filter'] as const
 
 const ID = /^[A-Za-z0-9_]{1,100}$/
 
@@ -42,13 +45,13 @@ export function addResourceRoutes(router: Router, resource: Resource, account: A
   }
 }
 
-/** Reads the requested page of a list. Throws an ApiError. */
-function readPage(request: FastifyRequest): { readonly limit: number; readonly beforeId: string | undefined } {
-  const query = queryOf(request, ['before_id', 'limit'])
+/** Reads the requested page of a list. An empty `before_id` or `filter` is none. Throws an ApiError. */
+function readPage(request: FastifyRequest): Pick<ListRequest, 'limit' | 'beforeId' | 'filter'> {
+  const query = queryOf(request, LIST_PARAMETERS)
   const limit = readCount(query, 'limit', LIMIT)
-  const beforeId = query.get('before_id')
+  const beforeId = query.get('before_id') || undefined
   if (beforeId !== undefined && !ID.test(beforeId)) throw invalidParameter('before_id', 'must be an id')
-  return { limit, beforeId }
+  return { limit, beforeId, filter: query.get('filter') || undefined }
 }
 
 function listRecords(resource: Resource, account: Account): Handler {

@@ -113,6 +113,8 @@ export interface ListRequest {
   /** 1 to 100. */
   readonly limit: number
   readonly beforeId?: string | undefined
+  /** CEL over `obj`, the object as lists show it. @default every object */
+  readonly filter?: string | undefined
   /** Only records whose field `field` refers to this record. */
   readonly referring?: { readonly field: string; readonly kind: string; readonly id: string } | undefined
 }

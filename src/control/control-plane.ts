@@ -115,7 +115,7 @@ function forCallers(
   const { store, catalogue, answers, live, agents } = parts
   const baseUrl = () => answers.baseUrl
   const endpoints = new Endpoints({ store, sources, agents, units: () => live.units, baseUrl, startedAt: clock.wall() })
-  const reads = new Reads(parts, new LiveRecords({ store, answers, agents, endpoints }))
+  const reads = new Reads(parts, new LiveRecords({ store, answers, agents, endpoints }), clock)
   const operations = { ...parts, reads, clock }
   return {
     records: new RecordOperations(operations),

@@ -56,6 +56,11 @@ export const controlErrors = defineErrors({
     text: 'A query parameter is invalid, such as a `before_id` that is no cursor of this list.',
     help: 'Correct the parameter; to read on, follow next_page_uri of the answer before.'
   },
+  FILTER_INVALID: {
+    status: 400,
+    text: 'The filter of a list is not valid CEL over the fields of its objects.',
+    help: 'Correct it at the position that the details name; fields are written obj.<name>.'
+  },
   ENDPOINT_NOT_CLOUD: {
     status: 409,
     text: 'The endpoint is no cloud endpoint, and only those are changed here.',

@@ -1,6 +1,8 @@
+import type { Clock } from '../lib/clock.js'
 import { type Json, timestampText } from '../lib/json.js'
 import { tunnelGroupBackend } from '../resources/backends.js'
 import { endpoint } from '../resources/endpoints.js'
+import { ListFilters } from '../resources/list-filter.js'
 import { tunnel, tunnelSession } from '../resources/live.js'
 import { presentParts } from '../resources/present.js'
 import type { Part, Resource } from '../resources/resource.js'
@@ -13,15 +15,10 @@ import type { LiveSession, LiveTunnel } from './cluster/live-sources.js'
 import { endpointId, placeOfTunnel } from './cluster/publisher.js'
 import { type Endpoints, isStoredEndpoint } from './endpoints.js'
 import { ControlError, controlErrors, notFound, orUnavailable } from './errors.js'
+import { type FindPage, type FoundPage, filteredPage } from './filtered-page.js'
 import type { ControlParts } from './parts.js'
 import type { Versioned } from './records.js'
 import { extentOf, mayRead, mayTouch } from './rights.js'
-
-/** Records of a list, and whether more come behind them. */
-interface FoundPage {
-  readonly records: readonly ResourceRecord[]
-  readonly more: boolean
-}
 
 type Parts = Pick<ControlParts, 'store' | 'edits' | 'catalogue' | 'records' | 'answers' | 'declared'>
 
@@ -29,10 +26,12 @@ type Parts = Pick<ControlParts, 'store' | 'edits' | 'catalogue' | 'records' | 'a
 export class Reads {
   readonly #parts: Parts
   readonly #live: LiveRecords
+  readonly #filters: ListFilters
 
-  constructor(parts: Parts, live: LiveRecords) {
+  constructor(parts: Parts, live: LiveRecords, clock: Clock) {
     this.#parts = parts
     this.#live = live
+    this.#filters = new ListFilters(clock)
   }
 
   /** Fails with `NOT_FOUND` or `ADMIN_REQUIRED`. */
@@ -46,13 +45,58 @@ export class Reads {
     )
   }
 
-  /** Fails with `NOT_FOUND` (parent) or `QUERY_INVALID` (cursor). */
+  /** Fails with `NOT_FOUND` (parent), `QUERY_INVALID` (cursor) or `FILTER_INVALID`. */
   async list(resource: Resource, request: ListRequest, viewer: Principal): Promise<Json> {
-    const { limit, beforeId } = request
-    const live = this.#live.has(resource)
-    return await orUnavailable(
-      live ? this.#live.list(resource, { limit, beforeId }) : this.#listStored(resource, request, viewer)
-    )
+    const { path, limit, filter } = request
+    const passes = filter === undefined ? undefined : this.#filter(resource, filter)
+    const run = async () => {
+      const find = this.#live.has(resource)
+        ? this.#live.finder(resource)
+        : await this.#finder(resource, request, viewer)
+      const page = await this.#pageOf(resource, request, find, passes)
+      if (page === undefined) {
+        const message = 'before_id must be the id of a record of this list, present or deleted'
+        throw new ControlError(controlErrors.QUERY_INVALID, message, { field: 'before_id' })
+      }
+      const { records, next } = page
+      const { store, answers } = this.#parts
+      return await answers.list(store, resource, records, { limit, parents: path, filter, ...(next && { next }) })
+    }
+    return await orUnavailable(run())
+  }
+
+  async #pageOf(
+    resource: Resource,
+    { limit, beforeId }: ListRequest,
+    find: FindPage,
+    passes: ((shown: unknown) => boolean) | undefined
+  ) {
+    if (passes !== undefined) {
+      const present = (records: readonly ResourceRecord[]) => this.#shown(resource, records)
+      return await filteredPage(find, { limit, beforeId, present, passes })
+    }
+    const page = await find(limit, beforeId)
+    return page && { records: page.records, next: page.more ? page.records.at(-1)?.id : undefined }
+  }
+
+  /** Returns the objects as lists show them, which have no secrets. */
+  async #shown(resource: Resource, records: readonly ResourceRecord[]): Promise<readonly unknown[]> {
+    const { store, answers } = this.#parts
+    const list = await answers.list(store, resource, records, { limit: records.length })
+    return (list as Readonly<Record<string, readonly unknown[]>>)[resource.listKey] ?? []
+  }
+
+  /** Compiles the filter of a list. Fails with `FILTER_INVALID`. */
+  #filter(resource: Resource, source: string): (shown: unknown) => boolean {
+    const compiled = this.#filters.compile(resource, source)
+    if (!compiled.ok) {
+      const position = String(compiled.start + 1)
+      throw new ControlError(controlErrors.FILTER_INVALID, `filter, character ${position}: ${compiled.message}`, {
+        field: 'filter',
+        details: { position }
+      })
+    }
+    return (shown) => compiled.filter((name) => (shown as Readonly<Record<string, unknown>>)[name])
   }
 
   /** Returns a module as the response body. Fails with `NOT_FOUND` if it is not configured. */
@@ -88,9 +132,9 @@ export class Reads {
     )
   }
 
-  async #listStored(resource: Resource, request: ListRequest, viewer: Principal): Promise<Json> {
-    const { path, limit, beforeId, referring } = request
-    const { store, edits, catalogue, answers, declared } = this.#parts
+  async #finder(resource: Resource, request: ListRequest, viewer: Principal): Promise<FindPage> {
+    const { path, referring } = request
+    const { store, edits, catalogue, declared } = this.#parts
     const family = catalogue.parentOf(resource)
     const above = family && { field: family.field, kind: family.parent.name, id: path[family.field] ?? '' }
     const below = above && { field: above.field, id: above.id }
@@ -98,20 +142,15 @@ export class Reads {
     if (above !== undefined && declared.find(above.kind, above.id) === undefined) {
       await edits.mustHaveParent(store, resource, path)
     }
-    const filter = referring ?? above
-    const page = await this.#withDeclared(own, { limit, beforeId }, (rest, before) =>
-      this.#page(resource, viewer, {
-        limit: rest,
-        ...(before === undefined ? {} : { before }),
-        ...(filter && { referring: { field: filter.field, to: { kind: filter.kind, id: filter.id } } })
-      })
-    )
-    if (page === undefined) {
-      const message = 'before_id must be the id of a record of this list, present or deleted'
-      throw new ControlError(controlErrors.QUERY_INVALID, message, { field: 'before_id' })
-    }
-    const next = page.more ? page.records.at(-1)?.id : undefined
-    return await answers.list(store, resource, page.records, { limit, parents: path, ...(next && { next }) })
+    const named = referring ?? above
+    return async (limit, beforeId) =>
+      await this.#withDeclared(own, { limit, beforeId }, (rest, before) =>
+        this.#page(resource, viewer, {
+          limit: rest,
+          ...(before === undefined ? {} : { before }),
+          ...(named && { referring: { field: named.field, to: { kind: named.kind, id: named.id } } })
+        })
+      )
   }
 
   /** One page of records of a site file, which come first, and of the store behind them. */
@@ -219,18 +258,12 @@ export class LiveRecords {
     return this.#kinds.has(name)
   }
 
-  /** Fails with `QUERY_INVALID` when `beforeId` is no cursor. */
-  async list(resource: Resource, { limit, beforeId }: { limit: number; beforeId?: string | undefined }): Promise<Json> {
-    const { store, answers } = this.#parts
-    const found = await this.#kind(resource).list(limit + 1, beforeId)
-    if (found === undefined) {
-      throw new ControlError(controlErrors.QUERY_INVALID, 'before_id must be an id of this list', {
-        field: 'before_id'
-      })
+  /** Returns a reader of the pages of a live list. */
+  finder(resource: Resource): FindPage {
+    return async (limit, before) => {
+      const found = await this.#kind(resource).list(limit + 1, before)
+      return found && { records: found.slice(0, limit), more: found.length > limit }
     }
-    const shown = found.slice(0, limit)
-    const next = found.length > limit ? shown.at(-1)?.id : undefined
-    return await answers.list(store, resource, shown, { limit, parents: {}, ...(next && { next }) })
   }
 
   /** Fails with `NOT_FOUND`. */

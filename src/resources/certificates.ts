@@ -5,7 +5,7 @@ import { defineErrors } from '../lib/errors.js'
 import { timestampText } from '../lib/json.js'
 import { checkPrivateKey, MAX_PEM, readChain } from '../lib/x509.js'
 import type { FieldCode } from '../schema/errors.js'
-import { described, kept, keptText, keptTextOrNull, keptTexts, text } from '../schema/fields.js'
+import { described, kept, keptText, keptTextOrNull, keptTexts, keptTime, text } from '../schema/fields.js'
 import type { RuleView } from '../schema/objects.js'
 import { secret } from '../schema/secrets.js'
 import { defineResource } from './resource.js'
@@ -55,8 +55,8 @@ export const tlsCertificate = defineResource({
       'Names of the leaf.'
     ),
     issued_at: keptTextOrNull('When it was issued automatically; null when it was uploaded.'),
-    not_before: keptText('Start of its validity.'),
-    not_after: keptText('End of its validity.'),
+    not_before: keptTime('Start of its validity.'),
+    not_after: keptTime('End of its validity.'),
     key_usages: keptTexts('What the key may do (RFC 5280 4.2.1.3).', 'A usage.'),
     extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).', 'A usage.'),
     private_key_type: keptText('rsa, ecdsa or ed25519.'),
@@ -119,8 +119,8 @@ export const certificateAuthority = defineResource({
     ...described,
     ca_pem: text({ description: 'One PEM certificate of an authority.', bytes: MAX_PEM, required: true, fixed: true }),
     subject_common_name: keptText('Common name of the authority.'),
-    not_before: keptText('Start of its validity.'),
-    not_after: keptText('End of its validity.'),
+    not_before: keptTime('Start of its validity.'),
+    not_after: keptTime('End of its validity.'),
     key_usages: keptTexts('What the key may do (RFC 5280 4.2.1.3).', 'A usage.'),
     extended_key_usages: keptTexts('What the key may be used for (RFC 5280 4.2.1.12).', 'A usage.'),
     crl_pem: text({

@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { kept, keptText } from '../schema/fields.js'
+import { kept, keptText, keptTime } from '../schema/fields.js'
 import { ref } from '../schema/references.js'
 import { credential } from './identities.js'
 import { defineResource } from './resource.js'
@@ -24,7 +24,7 @@ export const tunnelSession = defineResource({
     metadata: keptText('What the agent says of itself.'),
     os: keptText('Operating system of the agent.'),
     region: keptText('Region that it is connected to.'),
-    started_at: keptText('When it connected (RFC 3339).'),
+    started_at: keptTime('When it connected (RFC 3339).'),
     transport: keptText('Protocol of the session.')
   }
 })
@@ -48,7 +48,7 @@ export const tunnel = defineResource({
   operations: ['get', 'list'],
   fields: {
     public_url: keptText('URL at which it is reached; empty for one that is selected by labels.'),
-    started_at: keptText('When it was opened (RFC 3339).'),
+    started_at: keptTime('When it was opened (RFC 3339).'),
     metadata: keptText('Data of the agent.'),
     proto: keptText('http, https, tcp or tls; empty for one that is selected by labels.'),
     region: keptText('Region that its agent is connected to.'),

@@ -46,19 +46,31 @@ export function presentModule(resource: Resource, record: ResourceRecord, name: 
   return field === undefined ? null : field.present(record.body[name] ?? null, name, record, context)
 }
 
-/** Returns one page of a collection. `next` is the cursor of the next page, undefined at the end. */
+/** A page of a collection. */
+interface ListedPage {
+  readonly limit: number
+  /** Cursor of the next page. @default this is the last page */
+  readonly next?: string
+  /** @default every object is listed */
+  readonly filter?: string | undefined
+  /** Ids of the parents in the path. @default none */
+  readonly parents?: Readonly<Record<string, string>>
+}
+
+/** Returns one page of a collection. */
 export function presentList(
   resource: Resource,
   records: readonly ResourceRecord[],
-  page: { readonly limit: number; readonly next?: string; readonly parents?: Readonly<Record<string, string>> },
+  { limit, next, filter, parents = {} }: ListedPage,
   context: PresentContext
 ): { [key: string]: Json } {
   const unprivileged = { ...context, showSecrets: () => false }
-  const uri = `${context.baseUrl}${collectionPath(resource, page.parents ?? {})}`
+  const filtered = filter === undefined ? '' : `&filter=${encodeURIComponent(filter)}`
+  const uri = `${context.baseUrl}${collectionPath(resource, parents)}`
   return {
     [resource.listKey]: records.map((record) => present(resource, record, unprivileged)),
     uri,
-    next_page_uri: page.next === undefined ? null : `${uri}?before_id=${page.next}&limit=${page.limit}`
+    next_page_uri: next === undefined ? null : `${uri}?before_id=${next}&limit=${limit}${filtered}`
   }
 }
 

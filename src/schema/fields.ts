@@ -202,6 +202,8 @@ export function kept<S extends Json>(schema: TSchema, initial: S, description: s
 
 /** A text written by the service; initially ''. */
 export const keptText = (description: string) => kept<string>(Type.String(), '', description)
+/** A time written by the service, in RFC 3339 format; initially ''. */
+export const keptTime = (description: string) => kept<string>(Type.String({ format: 'date-time' }), '', description)
 /** A text written by the service; initially null. */
 export const keptTextOrNull = (description: string) => kept<string | null>(Type.String(), null, description)
 /** Texts written by the service; initially empty. */
@@ -212,7 +214,7 @@ export const keptTexts = (description: string, item: string) =>
 export function updatedAt(): Field<string> {
   const now: NonNullable<Field['onUpdate']> = ({ clock }) => ({ stored: timestampText(clock.wall()) })
   return {
-    ...keptText('When it was last changed (RFC 3339).'),
+    ...keptTime('When it was last changed (RFC 3339).'),
     onCreate: (_id, makers) => now(makers),
     onUpdate: now
   }

@@ -1,8 +1,9 @@
+import type { FieldReader, ObjectFilter } from '../expression/object-filters.js'
 import type { Clock } from '../lib/clock.js'
 import { newId } from '../lib/id.js'
 import type { Json } from '../lib/json.js'
 import { TRAFFIC_FIELDS } from './event-fields.js'
-import { type EventFilter, EventFilters, type FieldReader } from './event-filter.js'
+import { EventFilters } from './event-filter.js'
 
 /** One event type of a subscription and its destinations. */
 export interface Subscribed {
@@ -80,7 +81,7 @@ interface TrafficParts {
 /** Compiled subscription to one type. */
 interface Route {
   readonly fields: readonly string[]
-  readonly filter: EventFilter | undefined
+  readonly filter: ObjectFilter | undefined
   readonly destinations: readonly string[]
 }
 

@@ -36,6 +36,12 @@ const OTHER_QUERIES: Readonly<Record<string, readonly string[]>> = {
   '/traffic/day': ['minutes', 'step']
 }
 
+/** Lists of records, which take a filter. */
+const RECORD_LISTS: readonly string[] = [
+  ...resources.filter(({ operations }) => operations.includes('list')).map(({ path }) => path),
+  '/vaults/{id}/secrets'
+]
+
 const { ask } = await openAccount(t, {
   metrics: async () => 'up 1\n',
   readiness: () => state,
@@ -128,7 +134,8 @@ t.test('parameters that are described are understood, others are not', async (t)
     const names = operation.parameters.map(({ $ref }) => resolve($ref) as Parameter)
     const query = names.filter((parameter) => parameter.in === 'query').map(({ name }) => name)
     const other = query.filter((name) => !(EXCHANGE_CRITERIA as readonly string[]).includes(name))
-    t.same(other, OTHER_QUERIES[path] ?? (query.length === 0 ? [] : ['limit', 'before_id']), path)
+    const pages = RECORD_LISTS.includes(path) ? ['limit', 'before_id', 'filter'] : ['limit', 'before_id']
+    t.same(other, OTHER_QUERIES[path] ?? (query.length === 0 ? [] : pages), path)
     const real = path.replace(/\{\w+\}/g, 'nothing_1')
     const { json } = await ask(`${real}?limit=0`)
     t.equal(json.error_code, `ERR_SLUICE_${query.includes('limit') ? 'PAGE_LIMIT' : 'QUERY_UNKNOWN'}`, path)
