@@ -26,7 +26,8 @@ const ENTRIES = {
   'sqlite-copy-thread': 'src/store/sqlite-copy-thread.ts',
   thread: 'src/lib/http-client/thread.ts',
   'replace-thread': 'src/features/body-replace/replace-thread.ts',
-  'hash-thread': 'src/features/basic-auth/hash-thread.ts'
+  'hash-thread': 'src/features/basic-auth/hash-thread.ts',
+  'rules-thread': 'src/features/waf/rules-thread.ts'
 }
 
 /** They bring files that are read from their own folders: a compiled library and a database. */

@@ -9,7 +9,9 @@ import { limiter, rateLimitHeaders } from '../features/rate-limit/feature.js'
 import type { LimiterTable } from '../features/rate-limit/limiter/table.js'
 import { type RefusedKeysMemory, refusedKeys } from '../features/rate-limit/refused-keys.js'
 import { actions } from '../features/registry.js'
-import { FolderRules, loadRules, wafRules } from '../features/waf/rules.js'
+import type { BuiltRules } from '../features/waf/engine/rule-set.js'
+import { FolderRules, GivenRules, wafRules } from '../features/waf/rules.js'
+import { buildRulesBeside } from '../features/waf/rules-beside.js'
 import { type ReplayMemory, replays } from '../features/webhook/replays.js'
 import { BodyBuffers, type Holdings } from '../flow/body-buffers.js'
 import { refusalOf } from '../flow/error-codes.js'
@@ -83,6 +85,8 @@ interface PolicyServicesParts {
   readonly cluster?: readonly Provided[]
   /** Shared records of circuit breakers. @default those of this thread */
   readonly records?: SharedRecords
+  /** Rules of the firewall that another thread has built. @default those of the folder in the options, if any */
+  readonly builtRules?: BuiltRules | undefined
   /** Shared memory of webhook deliveries. @default that of this thread */
   readonly replays?: { of(identity: string): ReplayMemory }
 }
@@ -100,6 +104,8 @@ export interface OpenPolicyServices {
   /** Rights of policies that agents send. */
   readonly guests: PolicyRights
   readonly geo: Geo
+  /** Rules of the firewall, from the folder or from another thread; undefined without the option. */
+  readonly rules: FolderRules | GivenRules | undefined
   /** Parts that the caller closes at the end. */
   readonly closes: readonly { close(): void }[]
 }
@@ -143,7 +149,8 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
     })
   }
   const login = await openLogin(options, parts, outbound)
-  const rules = await FolderRules.open(options.waf, log)
+  const { builtRules } = parts
+  const rules = builtRules === undefined ? await FolderRules.open(options.waf, log) : new GivenRules(builtRules)
   const shared = [
     provide(limiter, parts.limiter),
     provide(refusedKeys, parts.refusedKeys),
@@ -166,7 +173,8 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
     services: policyServices(base, [...shared, provide(keyFolders, options.jwt.key_folders ?? [])]),
     login,
     geo,
-    closes: [outbound, guest.outbound, ...(rules === undefined ? [] : [rules])],
+    rules,
+    closes: [outbound, guest.outbound, ...(rules instanceof FolderRules ? [rules] : [])],
     guests: {
       services: policyServices(guest, [...shared, provide(keyFolders, [])]),
       actions: guestActions,
@@ -175,8 +183,8 @@ export async function openPolicyServices(options: Options, parts: PolicyServices
   }
 }
 
-/** Reads and compiles the rules of the web application firewall. Rejects with `WAF_RULES_INVALID`. */
-export const firewallRules = loadRules
+/** Reads the rules of the web application firewall and builds them in a thread. Rejects with `WAF_RULES_INVALID`. */
+export const firewallRules = buildRulesBeside
 
 async function openLogin(
   { login }: Options,

@@ -129,16 +129,18 @@ export async function checkUpstream({ upstream }: Pick<Options, 'upstream'>): Pr
   }
 }
 
-/** Reads and compiles the rules of the web application firewall. */
+/** Reads and builds the rules of the web application firewall. */
 export async function checkFirewall({ waf }: Pick<Options, 'waf'>): Promise<Finding[]> {
   if (waf.rules === undefined) return []
   try {
     const rules = await firewallRules(waf.rules, waf)
-    const name = rules.signature === '' ? 'rules without a name' : rules.signature
-    const about = `${name} (number of rules: ${rules.size}, SHA-256: ${rules.digest})`
-    const [first] = rules.skipped
+    const { signature, items, skipped } = rules.source
+    const name = signature === '' ? 'rules without a name' : signature
+    const size = items.filter((item) => 'id' in item).length
+    const about = `${name} (number of rules: ${size}, SHA-256: ${rules.digest})`
+    const [first] = skipped
     if (first === undefined) return [fine('waf', about)]
-    const left = `${about}; ${rules.skipped.length} left out, the first: ${first}`
+    const left = `${about}; ${skipped.length} left out, the first: ${first}`
     return [
       doubtful('waf', left, 'these attacks are not found; use a release that Sluice knows, or set skip_unknown to off')
     ]

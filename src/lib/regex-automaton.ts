@@ -1,93 +1,121 @@
+import {
+  AFTER_NEWLINE,
+  AFTER_OTHER,
+  AFTER_WORD,
+  ALT,
+  ALT_MATCH,
+  AT_BEGIN,
+  BEGIN_LINE,
+  BEGIN_TEXT,
+  BOUNDARY,
+  CAPTURE,
+  classOf,
+  conditionsAt,
+  EMPTY_WIDTH,
+  END,
+  END_LINE,
+  END_TEXT,
+  isWord,
+  MATCH,
+  NEWLINE,
+  NO_BOUNDARY,
+  NOP,
+  type RegexProgram,
+  RUNE,
+  RUNE_ANY_NOT_NL
+} from './regex-program.js'
+
 /** Remaining step budget; negative if exceeded. */
 export interface Meter {
   budget: number
 }
 
-/** An instruction of a compiled program, reduced to the members used here. */
-interface Instruction {
-  readonly op: number
-  readonly out: number
-  readonly arg: number
-  matchRune(rune: number): boolean
-}
+/** Memory of the states of automata. Automata that share one forget their states together when it is full. */
+export class StateMemory {
+  readonly #maxCells: number
+  #cells = 0
+  /** Grows when all states are forgotten. */
+  generation = 0
 
-/** Characters that no instruction distinguishes share a class. */
-interface Classes {
-  readonly numClasses: number
-  readonly latin1Class: Int32Array
-  runeClass(rune: number): number
-}
+  /** `maxCells`: maximum number of cells, of about four bytes each. */
+  constructor(maxCells: number) {
+    this.#maxCells = maxCells
+  }
 
-/** Compiled pattern of the package, with its property names. */
-export interface CompiledProgram {
-  readonly prog: { readonly inst: readonly Instruction[]; readonly start: number }
-  readonly dfa: Classes
-}
-
-interface Program {
-  readonly instructions: readonly Instruction[]
-  /** Members of the instructions in parallel arrays. */
-  readonly ops: Int32Array
-  readonly outs: Int32Array
-  readonly args: Int32Array
-  readonly start: number
-  readonly classes: Classes
-}
-
-/** Opcodes of the instructions, as in the Go package that RE2JS follows. */
-const ALT = 1
-const ALT_MATCH = 2
-const CAPTURE = 3
-const EMPTY_WIDTH = 4
-const MATCH = 6
-const NOP = 7
-const RUNE = 8
-const RUNE_ANY_NOT_NL = 11
-
-/** Conditions of `EMPTY_WIDTH`. */
-const BEGIN_LINE = 1
-const END_LINE = 2
-const BEGIN_TEXT = 4
-const END_TEXT = 8
-const BOUNDARY = 16
-const NO_BOUNDARY = 32
-
-/** Context at the start of the text. */
-const AT_BEGIN = 0
-/** Context after a line break. */
-const AFTER_NEWLINE = 1
-/** Context after a word character. */
-const AFTER_WORD = 2
-/** Context after another character. */
-const AFTER_OTHER = 3
-
-const NEWLINE = 10
-const END = -1
-
-/** Maximum number of cells for all states of an automaton; beyond this the cache is cleared. */
-const MAX_CELLS = 20_000
-
-/** A set of program positions of a search, with the context before them. */
-class Place {
-  readonly pcs: Int32Array
-  readonly before: number
-  /** Indexed by the class of the next character; the last entry is for the end of the text. */
-  readonly next: (Place | undefined)[]
-
-  constructor(pcs: Int32Array, before: number, classes: number) {
-    this.pcs = pcs
-    this.before = before
-    this.next = new Array<Place | undefined>(classes + 1).fill(undefined)
+  /** Returns whether there is room for more cells; if not, all states are forgotten. */
+  take(cells: number): boolean {
+    this.#cells += cells
+    if (this.#cells <= this.#maxCells) return true
+    this.#cells = cells
+    this.generation++
+    return false
   }
 }
 
-const NOWHERE = new Int32Array(0)
-const FOUND = new Place(NOWHERE, AFTER_OTHER, 0)
-const NOT_FOUND = new Place(NOWHERE, AFTER_OTHER, 0)
+/** Variants of an automaton. */
+export interface AutomatonOptions {
+  /** `^` and `$` also match at line breaks. */
+  readonly multiline?: boolean
+  /** @default memory of its own */
+  readonly memory?: StateMemory
+}
+
+/** Maximum number of cells of an automaton with memory of its own. */
+const OWN_CELLS = 20_000
+
+/** Entries of the table of transitions that are no offset of a state. */
+const UNKNOWN = 0
+const FOUND = 1
+const NOT_FOUND = 2
+/** Offset of the first state. */
+const BASE = 3
+
+/** Cells of a state besides its transitions. */
+const STATE_CELLS = 16
 /** Steps per state, which takes some 100 ns, besides its instructions. */
-const PLACE_COST = 16
+const STATE_COST = 16
 /** Steps per visited instruction. */
 const INSTRUCTION_COST = 3
+
+/** Memory for building one state, which all automata of a thread use by turns. */
+class Scratch {
+  /** Search in which an instruction was last visited, and in which a character reached it. */
+  seen = new Uint32Array(0)
+  reached = new Uint32Array(0)
+  /** Instructions to visit, and those that a character leads to. */
+  stack = new Uint16Array(0)
+  after = new Uint16Array(0)
+  #search = 0
+
+  /** Returns a search number that no instruction is marked with. */
+  next(instructions: number): number {
+    if (this.seen.length < instructions) {
+      this.seen = new Uint32Array(instructions)
+      this.reached = new Uint32Array(instructions)
+      this.stack = new Uint16Array(3 * instructions + 2)
+      this.after = new Uint16Array(instructions)
+      this.#search = 0
+    } else if (this.#search === 0xffff_ffff) {
+      this.seen.fill(0)
+      this.reached.fill(0)
+      this.#search = 0
+    }
+    return ++this.#search
+  }
+}
+
+const scratch = new Scratch()
+
+/** A set of program positions of a search, with the context before them. */
+interface State {
+  readonly pcs: Uint16Array
+  readonly before: number
+  /** Number of the next state with the same hash; -1 after the last. */
+  readonly alike: number
+}
+
+const NOWHERE = new Uint16Array(0)
+const FIRST: State = { pcs: NOWHERE, before: AT_BEGIN, alike: -1 }
 
 /**
  * Tests whether a pattern matches anywhere in a text, by a lazily built deterministic automaton (Russ Cox, "Regular Expression Matching in
@@ -95,39 +123,35 @@ const INSTRUCTION_COST = 3
  * thousands of instructions is paid for.
  */
 export class Automaton {
-  readonly #program: Program
+  readonly #program: RegexProgram
+  readonly #memory: StateMemory
+  readonly #multiline: boolean
   readonly #usesLines: boolean
   readonly #usesWords: boolean
-  /** Search in which an instruction was last visited, and in which a character reached it. */
-  readonly #seen: Uint32Array
-  readonly #reached: Uint32Array
-  /** Instructions to visit, and those that a character leads to. */
-  readonly #stack: Int32Array
-  readonly #after: Int32Array
-  #search = 0
-  /** States by hash. */
-  #places = new Map<number, Place[]>()
-  #cells = 0
-  #first: Place
+  readonly #beginsOnly: boolean
+  /** Entries of a state: one for each class, and one for the end of the text. */
+  readonly #stride: number
+  /** Transitions: offset of the next state by offset of a state plus class of the next character. Empty before the first search. */
+  #table = new Int32Array(0)
+  #states: State[] = []
+  /** Numbers of states by hash. */
+  #numbers = new Map<number, number>()
+  #generation = -1
+  /** States are kept although the memory is full. */
+  #keeps = false
 
-  constructor({ prog, dfa }: CompiledProgram) {
-    const instructions = prog.inst
-    this.#program = {
-      instructions,
-      ops: Int32Array.from(instructions, ({ op }) => op),
-      outs: Int32Array.from(instructions, ({ out }) => out),
-      args: Int32Array.from(instructions, ({ arg }) => arg),
-      start: prog.start,
-      classes: dfa
-    }
-    const conditions = instructions.reduce((all, { op, arg }) => (op === EMPTY_WIDTH ? all | arg : all), 0)
+  constructor(
+    program: RegexProgram,
+    { multiline = false, memory = new StateMemory(OWN_CELLS) }: AutomatonOptions = {}
+  ) {
+    this.#program = program
+    this.#memory = memory
+    this.#multiline = multiline
+    const conditions = this.#conditionsOf(program.conditions)
     this.#usesLines = (conditions & (BEGIN_LINE | END_LINE)) !== 0
     this.#usesWords = (conditions & (BOUNDARY | NO_BOUNDARY)) !== 0
-    this.#seen = new Uint32Array(instructions.length)
-    this.#reached = new Uint32Array(instructions.length)
-    this.#stack = new Int32Array(3 * instructions.length + 2)
-    this.#after = new Int32Array(instructions.length)
-    this.#first = this.#newFirst()
+    this.#beginsOnly = this.#findBegin()
+    this.#stride = program.classes + 1
   }
 
   /** Returns undefined if the meter is exhausted before the result is known. */
@@ -138,34 +162,40 @@ export class Automaton {
 
   /** Returns the first offset at which a match is known to have ended, -1 without a match, and undefined if the meter is exhausted first. */
   end(text: string, meter: Meter): number | undefined {
-    const { classes } = this.#program
-    const { latin1Class, numClasses } = classes
+    if (this.#generation !== this.#memory.generation) this.#forget()
+    const program = this.#program
+    const { latin1 } = program
     const { length } = text
-    let place = this.#first
+    let table = this.#table
+    let state = BASE
     for (let i = 0; i < length; i++) {
       let rune = text.charCodeAt(i)
       let kind: number
-      if (rune < 256) kind = latin1Class[rune] as number
+      if (rune < 256) kind = latin1[rune] as number
       else {
         if (rune >= 0xd800 && rune <= 0xdbff) {
           rune = text.codePointAt(i) as number
           if (rune > 0xffff) i++
         }
-        kind = classes.runeClass(rune)
+        kind = classOf(program, rune)
       }
-      let next = place.next[kind]
-      if (next === undefined) {
-        next = this.#step(place, rune, meter)
-        if (meter.budget < 0) return undefined
-        place.next[kind] = next
+      let next = table[state + kind] as number
+      if (next < BASE) {
+        if (next === UNKNOWN) {
+          next = this.#step(state, rune, kind, meter)
+          if (meter.budget < 0) return undefined
+          table = this.#table
+        }
+        if (next === FOUND) return i
+        if (next === NOT_FOUND) return -1
       }
-      if (next === FOUND) return i
-      if (next === NOT_FOUND) return -1
-      place = next
+      state = next
     }
-    const last = place.next[numClasses] ?? this.#step(place, END, meter)
-    if (meter.budget < 0) return undefined
-    place.next[numClasses] = last
+    let last = table[state + program.classes] as number
+    if (last === UNKNOWN) {
+      last = this.#step(state, END, program.classes, meter)
+      if (meter.budget < 0) return undefined
+    }
     return last === FOUND ? length : -1
   }
 
@@ -174,22 +204,37 @@ export class Automaton {
    * their states, each character by the classes of both.
    */
   sharesText(other: Automaton, characters: Iterable<number>, meter: Meter): boolean | undefined {
+    for (const one of [this, other]) {
+      one.#forget()
+      one.#keeps = true
+    }
+    try {
+      return this.#findPair(other, characters, meter)
+    } finally {
+      for (const one of [this, other]) {
+        one.#keeps = false
+        one.#forget()
+      }
+    }
+  }
+
+  #findPair(other: Automaton, characters: Iterable<number>, meter: Meter): boolean | undefined {
     const kinds = new Map<string, readonly [rune: number, mine: number, others: number]>()
     for (const rune of characters) {
-      const mine = this.#program.classes.runeClass(rune)
-      const others = other.#program.classes.runeClass(rune)
+      const mine = classOf(this.#program, rune)
+      const others = classOf(other.#program, rune)
       // Conditions of a program also distinguish line breaks and word characters.
       kinds.set(`${mine} ${others} ${rune === NEWLINE} ${isWord(rune)}`, [rune, mine, others])
     }
-    const seen = new Map<Place, Set<Place>>()
-    const waiting: (readonly [Place, Place])[] = [[this.#first, other.#first]]
+    const seen = new Map<number, Set<number>>()
+    const waiting: (readonly [number, number])[] = [[BASE, BASE]]
     for (let pair = waiting.pop(); pair !== undefined; pair = waiting.pop()) {
       const [one, another] = pair
-      const known = seen.get(one) ?? new Set<Place>()
+      const known = seen.get(one) ?? new Set<number>()
       if (known.has(another)) continue
       seen.set(one, known.add(another))
-      if (this.#following(one, END, this.#program.classes.numClasses, meter) === FOUND) {
-        if (other.#following(another, END, other.#program.classes.numClasses, meter) === FOUND) return true
+      if (this.#following(one, END, this.#program.classes, meter) === FOUND) {
+        if (other.#following(another, END, other.#program.classes, meter) === FOUND) return true
       }
       for (const [rune, mine, others] of kinds.values()) {
         const next = this.#following(one, rune, mine, meter)
@@ -203,23 +248,26 @@ export class Automaton {
   }
 
   /** Returns the state after `rune` of this class; a matched pattern stays matched. */
-  #following(place: Place, rune: number, kind: number, meter: Meter): Place {
-    if (place === FOUND || place === NOT_FOUND) return place
+  #following(state: number, rune: number, kind: number, meter: Meter): number {
+    if (state === FOUND || state === NOT_FOUND) return state
     meter.budget--
-    const next = place.next[kind] ?? this.#step(place, rune, meter)
-    place.next[kind] = next
+    const known = this.#table[state + kind] as number
+    return known === UNKNOWN ? this.#step(state, rune, kind, meter) : known
+  }
+
+  /** Returns the state after `rune`, or `FOUND` if the pattern has matched before it, and keeps the transition. */
+  #step(state: number, rune: number, kind: number, meter: Meter): number {
+    const { generation } = this.#memory
+    const next = this.#build(this.#states[(state - BASE) / this.#stride] as State, rune, kind, meter)
+    if (meter.budget >= 0 && generation === this.#memory.generation) this.#table[state + kind] = next
     return next
   }
 
-  /** Returns the state after `rune`, or `FOUND` if the pattern has matched before it. */
-  #step({ pcs, before }: Place, rune: number, meter: Meter): Place {
-    const { instructions, ops, outs, args, start } = this.#program
+  #build({ pcs, before }: State, rune: number, kind: number, meter: Meter): number {
+    const { ops, outs, args, sets, classes, start } = this.#program
     const holding = conditionsAt(before, rune)
-    const seen = this.#seen
-    const reached = this.#reached
-    const stack = this.#stack
-    const after = this.#after
-    const search = this.#nextSearch()
+    const search = scratch.next(ops.length)
+    const { seen, reached, stack, after } = scratch
     stack.set(pcs)
     stack[pcs.length] = start
     let waiting = pcs.length + 1
@@ -239,43 +287,35 @@ export class Automaton {
         stack[waiting++] = out
       } else if (op === CAPTURE || op === NOP) stack[waiting++] = out
       else if (op === EMPTY_WIDTH) {
-        if ((arg & ~holding) === 0) stack[waiting++] = out
+        if ((this.#conditionsOf(arg) & ~holding) === 0) stack[waiting++] = out
       } else if (op === MATCH) found = true
-      else if (
-        op >= RUNE &&
-        op <= RUNE_ANY_NOT_NL &&
-        rune !== END &&
-        (instructions[pc] as Instruction).matchRune(rune)
-      ) {
+      else if (op >= RUNE && op <= RUNE_ANY_NOT_NL && rune !== END && sets[arg * classes + kind] === 1) {
         if (reached[out] !== search) after[count++] = out
         reached[out] = search
       }
     }
-    meter.budget -= PLACE_COST + INSTRUCTION_COST * (steps + count)
+    meter.budget -= STATE_COST + INSTRUCTION_COST * (steps + count)
     if (found) return FOUND
-    if (rune === END || (count === 0 && this.#beginsOnly())) return NOT_FOUND
-    return this.#place(after.slice(0, count).sort(), this.#context(rune))
+    if (rune === END || (count === 0 && this.#beginsOnly)) return NOT_FOUND
+    return this.#state(after.slice(0, count).sort(), this.#context(rune))
   }
 
-  /** Returns a search number that no instruction is marked with. */
-  #nextSearch(): number {
-    if (this.#search === 0xffff_ffff) {
-      this.#seen.fill(0)
-      this.#reached.fill(0)
-      this.#search = 0
-    }
-    return ++this.#search
+  /** Returns the conditions of an instruction in this variant. */
+  #conditionsOf(conditions: number): number {
+    if (!this.#multiline) return conditions
+    const ends = conditions & (BEGIN_TEXT | END_TEXT)
+    // The conditions of lines are a quarter of those of the text.
+    return (conditions & ~ends) | (ends >> 2)
   }
 
   /** Returns whether the pattern can match at the start of the text only. */
-  #beginsOnly(): boolean {
-    const { instructions, start } = this.#program
+  #findBegin(): boolean {
+    const { ops, outs, args, start } = this.#program
     let pc = start
-    for (let i = 0; i < instructions.length; i++) {
-      const { op, out, arg } = instructions[pc] as Instruction
-      if (op === EMPTY_WIDTH && (arg & BEGIN_TEXT) !== 0) return true
-      if (op !== CAPTURE && op !== NOP) return false
-      pc = out
+    for (let i = 0; i < ops.length; i++) {
+      if (ops[pc] === EMPTY_WIDTH && (this.#conditionsOf(args[pc] as number) & BEGIN_TEXT) !== 0) return true
+      if (ops[pc] !== CAPTURE && ops[pc] !== NOP) return false
+      pc = outs[pc] as number
     }
     return false
   }
@@ -286,52 +326,49 @@ export class Automaton {
     return this.#usesWords && isWord(rune) ? AFTER_WORD : AFTER_OTHER
   }
 
-  #place(pcs: Int32Array, before: number): Place {
+  /** Returns the offset of a state, which is new if there is none for these positions. */
+  #state(pcs: Uint16Array, before: number): number {
     const hash = hashOf(pcs, before)
-    const alike = this.#places.get(hash)
-    const known = alike?.find((one) => one.before === before && isSame(one.pcs, pcs))
-    if (known !== undefined) return known
-    const { numClasses } = this.#program.classes
-    const place = new Place(pcs, before, numClasses)
-    this.#cells += pcs.length + numClasses + 16
-    if (this.#cells > MAX_CELLS) {
-      this.#places = new Map()
-      this.#cells = 0
-      this.#first = this.#newFirst()
+    for (let number = this.#numbers.get(hash) ?? -1; number >= 0; ) {
+      const known = this.#states[number] as State
+      if (known.before === before && isSame(known.pcs, pcs)) return BASE + number * this.#stride
+      number = known.alike
     }
-    if (alike === undefined || this.#cells === 0) this.#places.set(hash, [place])
-    else alike.push(place)
-    return place
+    if (!this.#memory.take(this.#stride + STATE_CELLS + (pcs.length >> 1)) && !this.#keeps) this.#forget()
+    return this.#add({ pcs, before, alike: this.#numbers.get(hash) ?? -1 }, hash)
   }
 
-  #newFirst(): Place {
-    return new Place(NOWHERE, AT_BEGIN, this.#program.classes.numClasses)
+  #add(state: State, hash: number): number {
+    const number = this.#states.push(state) - 1
+    this.#numbers.set(hash, number)
+    const offset = BASE + number * this.#stride
+    if (offset + this.#stride > this.#table.length) {
+      const larger = new Int32Array(BASE + 2 * (number + 1) * this.#stride)
+      larger.set(this.#table)
+      this.#table = larger
+    }
+    return offset
+  }
+
+  /** Leaves only the state at the start of a text. */
+  #forget(): void {
+    this.#generation = this.#memory.generation
+    this.#states = []
+    this.#numbers = new Map()
+    this.#table = new Int32Array(0)
+    this.#add(FIRST, hashOf(NOWHERE, AT_BEGIN))
   }
 }
 
 /** FNV-1a hash over integers. */
-function hashOf(pcs: Int32Array, before: number): number {
+function hashOf(pcs: Uint16Array, before: number): number {
   let hash = before ^ -2_128_831_035
   for (let i = 0; i < pcs.length; i++) hash = Math.imul(hash ^ (pcs[i] as number), 16_777_619)
   return hash
 }
 
-function isSame(a: Int32Array, b: Int32Array): boolean {
+function isSame(a: Uint16Array, b: Uint16Array): boolean {
   if (a.length !== b.length) return false
   for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false
   return true
-}
-
-/** Returns the conditions that are true between the context and `rune`. */
-function conditionsAt(before: number, rune: number): number {
-  let holding = before === AT_BEGIN ? BEGIN_TEXT | BEGIN_LINE : before === AFTER_NEWLINE ? BEGIN_LINE : 0
-  if (rune === END) holding |= END_TEXT | END_LINE
-  else if (rune === NEWLINE) holding |= END_LINE
-  return holding | (isWord(rune) === (before === AFTER_WORD) ? NO_BOUNDARY : BOUNDARY)
-}
-
-function isWord(rune: number): boolean {
-  return (
-    (rune >= 0x30 && rune <= 0x39) || (rune >= 0x41 && rune <= 0x5a) || rune === 0x5f || (rune >= 0x61 && rune <= 0x7a)
-  )
 }

@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache'
 import { RE2JS, RE2JSException } from 're2js'
 import { systemClock } from './clock.js'
 import { Automaton, type Meter } from './regex-automaton.js'
+import { type RegexProgram, toProgram } from './regex-program.js'
 
 /** First match of a pattern: UTF-16 offsets and the text of each group, group 0 first; '' for an unused group. */
 interface RegexMatch {
@@ -19,8 +20,6 @@ export interface Regex {
   test(text: string): boolean
   /** Like `test`, charging the work; returns undefined if the meter is exhausted before the result is known. */
   testWithin(text: string, meter: Meter): boolean | undefined
-  /** Like `testWithin`, but returns an offset at which a match ends, -1 without a match. It is the first such offset, or the one after it. */
-  endWithin(text: string, meter: Meter): number | undefined
   exec(text: string): RegexMatch | undefined
   /**
    * Replaces every match. `$1`, `${1}`, `${name}` and `$0` are groups, `$$` is a dollar; an unknown group is ''. One search takes linear
@@ -59,8 +58,6 @@ const GROUP = /\$(?:(\$)|(\d{1,2})|\{(\w+)\}|<(\w+)>)/g
 export interface RegexOptions {
   /** `.` also matches line breaks. */
   readonly dotAll?: boolean
-  /** `^` and `$` also match at line breaks. */
-  readonly multiline?: boolean
   /**
    * Maximum length of the pattern in UTF-16 units, for patterns of the operator.
    * @default MAX_PATTERN
@@ -70,18 +67,27 @@ export interface RegexOptions {
 
 /** Compiles `pattern` (RE2 syntax), or returns the mistake in one sentence. */
 export function compileRegex(pattern: string, options: RegexOptions = {}): CompiledRegex {
-  const { dotAll = false, multiline = false, maxLength = MAX_PATTERN } = options
-  if (pattern.length > maxLength) {
-    return { ok: false, message: `the pattern is longer than ${maxLength} characters` }
-  }
+  const program = compile(pattern, options)
+  return typeof program === 'string'
+    ? { ok: false, message: program }
+    : { ok: true, regex: new Re2Regex(pattern, program) }
+}
+
+/** Compiles `pattern` (RE2 syntax) to tables, or returns the mistake in one sentence. */
+export function compileProgram(pattern: string, options: RegexOptions = {}): RegexProgram | string {
+  const program = compile(pattern, options)
+  return typeof program === 'string' ? program : toProgram(program.re2Input)
+}
+
+function compile(pattern: string, { dotAll = false, maxLength = MAX_PATTERN }: RegexOptions): RE2JS | string {
+  if (pattern.length > maxLength) return `the pattern is longer than ${maxLength} characters`
   try {
-    const program = RE2JS.compile(pattern, (dotAll ? RE2JS.DOTALL : 0) | (multiline ? RE2JS.MULTILINE : 0))
-    if (program.programSize() > MAX_PROGRAM) {
-      return { ok: false, message: 'the pattern is too large once its repetitions are written out' }
-    }
-    return { ok: true, regex: new Re2Regex(pattern, program) }
+    const program = RE2JS.compile(pattern, dotAll ? RE2JS.DOTALL : 0)
+    return program.programSize() > MAX_PROGRAM
+      ? 'the pattern is too large once its repetitions are written out'
+      : program
   } catch (error) {
-    if (error instanceof RE2JSException) return { ok: false, message: reasonFor(pattern) }
+    if (error instanceof RE2JSException) return reasonFor(pattern)
     throw error
   }
 }
@@ -141,14 +147,8 @@ class Re2Regex implements Regex {
     return this.automaton.test(text, meter)
   }
 
-  endWithin(text: string, meter: Meter): number | undefined {
-    if (this.#literal === undefined) return this.automaton.end(text, meter)
-    const at = text.indexOf(this.#literal)
-    return at < 0 ? -1 : at + this.#literal.length
-  }
-
   get automaton(): Automaton {
-    this.#automaton ??= new Automaton(this.#program.re2Input)
+    this.#automaton ??= new Automaton(toProgram(this.#program.re2Input))
     return this.#automaton
   }
 

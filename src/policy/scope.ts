@@ -261,7 +261,6 @@ function withoutMatch(pattern: string): Regex {
     size: 0,
     test: neverRuns,
     testWithin: neverRuns,
-    endWithin: neverRuns,
     exec: neverRuns,
     replaceAll: neverRuns,
     replaceFirst: neverRuns

@@ -3,6 +3,7 @@ import type { Foundation, Host } from '../../app/foundation.js'
 import { partKey } from '../../app/opened-parts.js'
 import { CHALLENGES, EVENT_DELIVERY, TUNNELS } from '../../app/ports.js'
 import type { Ruled } from '../../app/stages.js'
+import { FolderRules } from '../../features/waf/rules.js'
 import { clockOrigin } from '../../lib/clock.js'
 import { canonicalAddress } from '../../lib/ip.js'
 import { MadeRecords } from '../../lib/shared-records.js'
@@ -89,6 +90,7 @@ export async function beginThreads(
     tunnels: opened.get(TUNNELS),
     spans: opened.find(TELEMETRY)?.spans,
     login: policies.login,
+    rules: policies.rules instanceof FolderRules ? policies.rules : undefined,
     recorder: opened.get(RECORDER),
     cluster,
     challenges: opened.find(CHALLENGES)

@@ -4,6 +4,7 @@ import type { Challenges, EventDelivery, FollowedTunnels } from '../../app/ports
 import type { OpenTraffic } from '../../app/stages.js'
 import type { Login } from '../../features/login/service.js'
 import type { ClusterStatistics } from '../../features/rate-limit/leases/cluster-limits.js'
+import type { FolderRules } from '../../features/waf/rules.js'
 import type { LimitLedger } from '../../lib/limit-ledger.js'
 import type { MadeRecords } from '../../lib/shared-records.js'
 import type { ExchangeRecorder } from '../recorder/exchange-recorder.js'
@@ -37,7 +38,7 @@ export interface ThreadsParts {
   readonly size: number
   readonly data: Omit<
     TrafficThreadData,
-    'ticketKeys' | 'holdings' | 'slot' | 'threads' | 'limiter' | 'cluster' | 'beat'
+    'ticketKeys' | 'holdings' | 'slot' | 'threads' | 'limiter' | 'cluster' | 'rules' | 'beat'
   >
   /** The log's output. */
   readonly output: ThreadOutput
@@ -57,6 +58,8 @@ export interface ThreadsParts {
   readonly spans: SpanIntake | undefined
   /** Logins that were ended, and sessions that the store keeps. */
   readonly login: Pick<Login, 'ended' | 'keeper'>
+  /** Rules of the firewall; undefined without the option. */
+  readonly rules: Pick<FolderRules, 'built' | 'follow'> | undefined
   /** Recorder of the workers' exchanges. */
   readonly recorder: ExchangeRecorder
   /** Ledger of limits, and identities for new workers; undefined if the process is alone on its store. */

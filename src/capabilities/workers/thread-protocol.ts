@@ -3,6 +3,7 @@ import type { SessionAnswer, SessionCall } from '../../features/login/session-ke
 import type { LimitNumbers } from '../../features/rate-limit/elsewhere.js'
 import type { ClusterStatistics } from '../../features/rate-limit/leases/cluster-limits.js'
 import type { LimiterHandle } from '../../features/rate-limit/limiter/memory.js'
+import type { BuiltRules } from '../../features/waf/engine/rule-set.js'
 import type { Lookup } from '../../lib/names/lookups.js'
 import type { HoldingsMemory } from '../../lib/shared-holdings.js'
 import type { NamedMemory } from '../../lib/shared-records.js'
@@ -45,6 +46,8 @@ export interface TrafficThreadData {
   readonly cluster: ThreadMember | undefined
   /** See `DescriptorShares`. */
   readonly descriptors: SharedArrayBuffer
+  /** Rules of the firewall, built once for the process; undefined without the option. */
+  readonly rules: BuiltRules | undefined
   /** Shows that its event loop turns; see `ThreadWatchdog`. */
   readonly beat: Int32Array
 }
@@ -61,6 +64,8 @@ export type ToTrafficThread =
   /** Applies these options, as far as a reload can. */
   | { readonly kind: 'options'; readonly options: Options }
   | { readonly kind: 'ticket-keys'; readonly keys: Uint8Array }
+  /** Rules of the firewall that replace the present ones. */
+  | { readonly kind: 'waf-rules'; readonly rules: BuiltRules }
   /** Responses to challenges of authorities, by host and path. */
   | { readonly kind: 'challenges'; readonly answers: ReadonlyMap<string, Uint8Array> }
   /** Events of traffic that are wanted, by type. */

@@ -93,6 +93,7 @@ export class TrafficThreads implements ServerHealth {
       this.#challenges = { kind: 'challenges', answers }
       this.#send(this.#challenges)
     })
+    parts.rules?.follow((rules) => this.#send({ kind: 'waf-rules', rules }))
     events?.subscribe((account, subscriptions) => {
       this.#subscribed = { kind: 'subscriptions', account, subscriptions }
       this.#send(this.#subscribed)
@@ -216,7 +217,8 @@ export class TrafficThreads implements ServerHealth {
       beat
     }
     const cluster = this.#parts.cluster?.newMember()
-    const about: TrafficThreadData = { ...data, ...shared, options: this.#options, cluster }
+    const rules = this.#parts.rules?.built
+    const about: TrafficThreadData = { ...data, ...shared, options: this.#options, cluster, rules }
     const worker = threadBeside(import.meta.url, 'worker', about, {
       maxOldGenerationSizeMb: this.#heap,
       maxYoungGenerationSizeMb: YOUNG_GENERATION

@@ -9,6 +9,7 @@ import type { Login } from '../../features/login/service.js'
 import { LimitReports } from '../../features/rate-limit/elsewhere.js'
 import { LimiterTable } from '../../features/rate-limit/limiter/table.js'
 import { actions } from '../../features/registry.js'
+import { GivenRules } from '../../features/waf/rules.js'
 import type { ReplayMemory } from '../../features/webhook/replays.js'
 import { clockFrom } from '../../lib/clock.js'
 import { DescriptorShares } from '../../lib/descriptor-shares.js'
@@ -124,9 +125,10 @@ export async function openTrafficThread(
     replays,
     holdings,
     limitRelay: limits,
-    cluster: over
+    cluster: over,
+    builtRules: data.rules
   }
-  const { services, guests, login } = await openPolicyServices(options, parts)
+  const { services, guests, login, rules } = await openPolicyServices(options, parts)
   accessLog.choose(options, services.expressions)
   telemetry.choose(services.expressions)
   const recorder = new ThreadRecorder(options, { ...foundation, expressions: services.expressions }, post)
@@ -171,6 +173,7 @@ export async function openTrafficThread(
     given,
     events,
     login,
+    rules: rules instanceof GivenRules ? rules : undefined,
     checks,
     records,
     tunnels,
@@ -191,6 +194,7 @@ interface Parts {
   readonly given: GivenValues
   readonly events: TrafficEventQueue
   readonly login: Login
+  readonly rules: GivenRules | undefined
   readonly checks: LearntChecks
   readonly records: LearntRecords
   readonly tunnels: RelayedTunnels
@@ -232,6 +236,9 @@ class OpenTrafficThread implements TrafficThread {
         return
       case 'ticket-keys':
         given.keys = Buffer.from(message.keys)
+        return
+      case 'waf-rules':
+        void this.#parts.rules?.learn(message.rules)
         return
       case 'challenges':
         given.challenges = message.answers

@@ -11,19 +11,30 @@ const BYTES = 256
 
 /**
  * Compiles phrases to a search (Aho and Corasick 1975) that compares ASCII letters without case. The result is the part of the text that
- * matches, in the case of the text; of several phrases that end at one byte it is the longest. An empty phrase is ignored.
+ * matches, in the case of the text; of several phrases that end at one byte it is the longest. An empty phrase is ignored. Throws
+ * `RangeError` for a phrase of more than 4,096 characters.
  */
 export function compilePhrases(phrases: readonly string[]): PhraseSearch {
+  return searchPhrases(buildPhraseTable(phrases))
+}
+
+/** Builds the table of a search for phrases, which threads can share. */
+export function buildPhraseTable(phrases: readonly string[]): PhraseTable {
   const trie = buildTrie(phrases)
   linkFailures(trie)
-  return (text) => search(trie, text)
+  return trie
+}
+
+/** Returns the search with a table. */
+export function searchPhrases(table: PhraseTable): PhraseSearch {
+  return (text) => search(table, text)
 }
 
 /**
  * Trie with sparse edges: the children of a node are a list, linked by `sibling`. The root, where most bytes of a text lead, has a
  * table. About 14 bytes a node.
  */
-interface Trie {
+export interface PhraseTable {
   readonly child: Int32Array
   readonly sibling: Int32Array
   readonly failure: Int32Array
@@ -35,11 +46,11 @@ interface Trie {
 }
 
 /** Greatest length of a phrase in bytes. */
-const MAX_PHRASE = 4_096
+export const MAX_PHRASE = 4_096
 
-function buildTrie(phrases: readonly string[]): Trie {
+function buildTrie(phrases: readonly string[]): PhraseTable {
   const size = 1 + phrases.reduce((sum, phrase) => sum + phrase.length, 0)
-  const trie: Trie = {
+  const trie: PhraseTable = {
     child: new Int32Array(size),
     sibling: new Int32Array(size),
     failure: new Int32Array(size),
@@ -70,7 +81,7 @@ function buildTrie(phrases: readonly string[]): Trie {
 }
 
 /** Returns a trie without the memory that common beginnings of phrases left unused. */
-function trimTrie(trie: Trie, nodes: number): Trie {
+function trimTrie(trie: PhraseTable, nodes: number): PhraseTable {
   return {
     child: trie.child.slice(0, nodes),
     sibling: trie.sibling.slice(0, nodes),
@@ -82,7 +93,7 @@ function trimTrie(trie: Trie, nodes: number): Trie {
 }
 
 /** Returns the child of a node for a byte, or `ROOT` if there is none. */
-function findChild(trie: Trie, node: number, byte: number): number {
+function findChild(trie: PhraseTable, node: number, byte: number): number {
   if (node === ROOT) return trie.root[byte] as number
   let next = trie.child[node] as number
   while (next !== ROOT && trie.byte[next] !== byte) next = trie.sibling[next] as number
@@ -90,7 +101,7 @@ function findChild(trie: Trie, node: number, byte: number): number {
 }
 
 /** Sets the failure link of each node, breadth first, and the longest phrase that ends there. */
-function linkFailures(trie: Trie): void {
+function linkFailures(trie: PhraseTable): void {
   const queue = new Int32Array(trie.child.length)
   let length = 1
   for (let at = 0; at < length; at++) {
@@ -106,7 +117,7 @@ function linkFailures(trie: Trie): void {
 }
 
 /** Returns the node after `byte`: the longest beginning of a phrase that the text ends with. */
-function follow(trie: Trie, from: number, byte: number): number {
+function follow(trie: PhraseTable, from: number, byte: number): number {
   let node = from
   for (;;) {
     const next = findChild(trie, node, byte)
@@ -115,7 +126,7 @@ function follow(trie: Trie, from: number, byte: number): number {
   }
 }
 
-function search(trie: Trie, text: string): string | undefined {
+function search(trie: PhraseTable, text: string): string | undefined {
   let node = ROOT
   for (let i = 0; i < text.length; i++) {
     const byte = lowerCode(text.charCodeAt(i)) & 0xff

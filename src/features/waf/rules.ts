@@ -1,14 +1,10 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { CodedError, codeOf } from '../../lib/errors.js'
 import { atOnce, Slices } from '../../lib/slices.js'
-import { fileReason } from '../../lib/system-errors.js'
 import { serviceKey } from '../../policy/services.js'
-import { RuleSet } from './engine/rule-set.js'
-import { wafStartErrors } from './errors.js'
-import { readRuleFolder } from './folder.js'
-import { readRuleSet } from './seclang/reader.js'
-import { RuleSetError } from './seclang/rule.js'
+import type { WafOptions } from './build-rules.js'
+import { type BuiltRules, RuleSet } from './engine/rule-set.js'
+import { buildRulesBeside } from './rules-beside.js'
 
 /** Rules of the folder that the option `waf.rules` names. */
 export interface WafRules {
@@ -19,12 +15,6 @@ export interface WafRules {
 /** Rules for the actions; undefined if the option is not set, `unchecked` where documents are only checked. */
 export const wafRules = serviceKey<WafRules | 'unchecked' | undefined>('waf_rules', () => 'unchecked')
 
-/** Option values of the firewall. */
-export interface WafOptions {
-  readonly rules?: string | undefined
-  readonly skip_unknown: boolean
-}
-
 /** Log of the folder. */
 interface FolderLog {
   info(fields: Readonly<Record<string, unknown>>, message: string): void
@@ -34,45 +24,84 @@ interface FolderLog {
 /** Interval of the look for changes of the folder (ms). */
 const LOOK = 2_000
 
-/** Reads and compiles a folder. Rejects with `WAF_RULES_INVALID`. */
-export async function loadRules(
-  folder: string,
-  { skip_unknown: skipUnknown }: WafOptions,
-  slices?: Slices
-): Promise<RuleSet> {
-  try {
-    const { files, data, digest } = await readRuleFolder(folder)
-    const source = readRuleSet(files, skipUnknown)
-    const steps = RuleSet.compile(source, { digest, data: (name) => data.get(name), skipUnknown })
-    return slices === undefined ? atOnce(steps) : await slices.run(steps)
-  } catch (cause) {
-    const code = codeOf(cause)
-    if (!(cause instanceof RuleSetError) && code === undefined) throw cause
-    const why = cause instanceof RuleSetError ? cause.message : `${folder}: ${fileReason(code as string)}`
-    throw new CodedError(wafStartErrors.WAF_RULES_INVALID, `waf.rules: ${why}`, { cause })
+/** Builds the rules of a folder. Rejects with `WAF_RULES_INVALID`. */
+export type RulesBuilder = (folder: string, options: Pick<WafOptions, 'skip_unknown'>) => Promise<BuiltRules>
+
+/** Rules that this thread makes closures of. */
+class LoadedRules implements WafRules {
+  #current: RuleSet
+  #built: BuiltRules
+
+  constructor(built: BuiltRules) {
+    this.#built = built
+    this.#current = atOnce(RuleSet.from(built))
+  }
+
+  get current(): RuleSet {
+    return this.#current
+  }
+
+  get built(): BuiltRules {
+    return this.#built
+  }
+
+  /** Replaces the rules. The new ones are prepared beside traffic and serve when all of them are. */
+  async replace(built: BuiltRules): Promise<void> {
+    this.#built = built
+    const slices = Slices.besideTraffic()
+    const rules = await slices.run(RuleSet.from(built))
+    await slices.run(rules.planLike(this.#current))
+    // Others may have followed meanwhile.
+    if (this.#built === built) this.#current = rules
+  }
+}
+
+/** Rules of the process in a thread that carries traffic, as the thread with the folder gives them. */
+export class GivenRules implements WafRules {
+  readonly #loaded: LoadedRules
+
+  constructor(built: BuiltRules) {
+    this.#loaded = new LoadedRules(built)
+  }
+
+  get current(): RuleSet {
+    return this.#loaded.current
+  }
+
+  /** Replaces the rules, beside traffic. */
+  async learn(built: BuiltRules): Promise<void> {
+    await this.#loaded.replace(built)
   }
 }
 
 /**
- * Rules of a folder that are read again when its files change. The new rules are compiled in slices beside traffic; the old ones serve
- * until then, and go on if the folder cannot be read.
+ * Rules of a folder that are read again when its files change. They are built in a thread of their own, once for the process; the old ones
+ * serve until then, and stay active if the folder cannot be used.
  */
 export class FolderRules implements WafRules {
   readonly #folder: string
   readonly #options: WafOptions
   readonly #log: FolderLog
+  readonly #build: RulesBuilder
   readonly #timer: NodeJS.Timeout
-  #current: RuleSet
+  readonly #loaded: LoadedRules
+  readonly #followers: ((built: BuiltRules) => void)[] = []
   /** State of the files at the last look, and that of the current rules. */
   #seen: string
   #read: string
   #busy: Promise<void> = Promise.resolve()
 
-  private constructor(folder: string, options: WafOptions, log: FolderLog, loaded: { rules: RuleSet; state: string }) {
+  private constructor(
+    folder: string,
+    options: WafOptions,
+    loaded: { readonly built: BuiltRules; readonly state: string },
+    tools: { readonly log: FolderLog; readonly build: RulesBuilder }
+  ) {
     this.#folder = folder
     this.#options = options
-    this.#log = log
-    this.#current = loaded.rules
+    this.#log = tools.log
+    this.#build = tools.build
+    this.#loaded = new LoadedRules(loaded.built)
     this.#seen = loaded.state
     this.#read = loaded.state
     this.#timer = setInterval(() => {
@@ -81,16 +110,32 @@ export class FolderRules implements WafRules {
     this.#timer.unref()
   }
 
-  /** Reads the folder of the options; undefined without one. Rejects with `WAF_RULES_INVALID`. */
-  static async open(options: WafOptions, log: FolderLog): Promise<FolderRules | undefined> {
+  /**
+   * Reads the folder of the options; undefined without one. Rejects with `WAF_RULES_INVALID`. `build`: default in a thread of its own.
+   */
+  static async open(
+    options: WafOptions,
+    log: FolderLog,
+    build: RulesBuilder = buildRulesBeside
+  ): Promise<FolderRules | undefined> {
     const { rules: folder } = options
     if (folder === undefined) return undefined
     const state = await describeFiles(folder)
-    return new FolderRules(folder, options, log, { rules: await loadRules(folder, options), state })
+    return new FolderRules(folder, options, { built: await build(folder, options), state }, { log, build })
   }
 
   get current(): RuleSet {
-    return this.#current
+    return this.#loaded.current
+  }
+
+  /** The rules as data, for other threads. */
+  get built(): BuiltRules {
+    return this.#loaded.built
+  }
+
+  /** Calls `changed` with all rules that replace the present ones. */
+  follow(changed: (built: BuiltRules) => void): void {
+    this.#followers.push(changed)
   }
 
   /** Looks for a change and reads the folder again once it is quiet between two looks. */
@@ -102,10 +147,12 @@ export class FolderRules implements WafRules {
     this.#read = state
     const folder = this.#folder
     try {
-      const rules = await loadRules(folder, this.#options, Slices.besideTraffic())
-      if (rules.digest === this.#current.digest) return
-      this.#current = rules
-      this.#log.info({ folder, rules: rules.size, digest: rules.digest }, 'the rules of the folder are read again')
+      const built = await this.#build(folder, this.#options)
+      const { digest } = built
+      if (digest === this.built.digest) return
+      await this.#loaded.replace(built)
+      for (const changed of this.#followers) changed(built)
+      this.#log.info({ folder, rules: this.current.size, digest }, 'the rules of the folder are read again')
     } catch (error) {
       this.#log.error({ err: error, folder }, 'the changed rules cannot be used; the previous ones stay active')
     }

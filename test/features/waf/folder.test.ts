@@ -1,7 +1,7 @@
-import { appendFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { checkFirewall } from '../../../src/cli/doctor-machine.js'
+import { buildRules } from '../../../src/features/waf/build-rules.js'
 import { FolderRules } from '../../../src/features/waf/rules.js'
 import { writeRules } from './crs-like.js'
 
@@ -11,7 +11,7 @@ async function open(t: Test, folder: string, skip_unknown = false) {
     info: (_: object, message: string) => logged.push(message),
     error: (_: object, message: string) => logged.push(message)
   }
-  const rules = await FolderRules.open({ rules: folder, skip_unknown }, log)
+  const rules = await FolderRules.open({ rules: folder, skip_unknown }, log, buildRules)
   if (rules === undefined) throw new Error('no rules')
   t.teardown(() => rules.close())
   return { rules, logged }
@@ -57,24 +57,9 @@ t.test('a folder that cannot be used is refused with the reason', async (t) => {
     mkdirSync(folder)
     prepare(folder)
     await t.rejects(
-      FolderRules.open({ rules: folder, skip_unknown: false }, console),
+      FolderRules.open({ rules: folder, skip_unknown: false }, console, buildRules),
       { code: 'WAF_RULES_INVALID', message },
       name
     )
   }
-})
-
-t.test('the doctor shows name, number and digest of the rules, and those that are left out', async (t) => {
-  const folder = writeRules(t.testdir())
-  t.match(await checkFirewall({ waf: { rules: folder, skip_unknown: false } }), [
-    { status: 'ok', message: /^TEST_RULES\/1\.0 \(number of rules: \d+, SHA-256: [0-9a-f]{64}\)$/ }
-  ])
-  writeFileSync(join(folder, 'rules', 'REQUEST-901.conf'), 'SecNonsense\n')
-  t.match(await checkFirewall({ waf: { rules: folder, skip_unknown: false } }), [
-    { status: 'error', message: /REQUEST-901\.conf:1: the directive SecNonsense is not known/, help: /skip_unknown/ }
-  ])
-  t.match(await checkFirewall({ waf: { rules: folder, skip_unknown: true } }), [
-    { status: 'warning', message: /1 left out, the first: REQUEST-901\.conf:1/ }
-  ])
-  t.same(await checkFirewall({ waf: { skip_unknown: false } }), [])
 })

@@ -6,6 +6,7 @@ import { transformation } from '../transformations.js'
 import { compileMacros, type Macro } from './macros.js'
 import { compileOperator, type Matcher, toNumber } from './operators.js'
 import type { Selection, Selections } from './selection.js'
+import type { RuleTables } from './tables.js'
 import { Target, TargetList } from './target.js'
 import type { Transaction } from './transaction.js'
 import type { Transformation, TransformationChains } from './transformation-chains.js'
@@ -33,6 +34,7 @@ export interface CompileScope {
   select(selector: RuleSelector): readonly number[]
   /** Number of all rules. */
   readonly count: () => number
+  readonly tables: RuleTables
   data(name: string): string | undefined
 }
 
@@ -124,7 +126,7 @@ function compileLink(link: Rule, number: number, head: Rule, scope: CompileScope
   const chains = scope.chains.add(test.transformations.map((name) => [name, findTransformation(name, link)]))
   const captures = test.capture
   const rule = { id: head.id, severity: report.severity }
-  const matcher = compileOperator(operator, { place, captures, rule, data: scope.data })
+  const matcher = compileOperator(operator, { place, captures, rule, tables: scope.tables, data: scope.data })
   const { transformations } = test
   const parts = { targets, matcher, negated: operator.negated, chains, effect, scope: scope.chains, transformations }
   return test.multiMatch && chains.length > 1 ? eachFormLink(parts) : lastFormLink(parts)

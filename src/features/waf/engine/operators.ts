@@ -1,11 +1,11 @@
 import { CidrSet, parseCidr } from '../../../lib/ip.js'
 import { detectSqli } from '../detect/sqli.js'
 import { detectXss } from '../detect/xss.js'
-import { compilePhrases } from '../phrases.js'
+import { MAX_PHRASE, parsePhraseFile, parsePhrases, searchPhrases } from '../phrases.js'
 import { type OperatorUse, type Place, PlaceError } from '../seclang/rule.js'
 import { compileByteRange, validateUrlEncoding, validateUtf8Encoding } from '../validators.js'
 import { compileMacros, hasMacros, type Macro } from './macros.js'
-import { RulePattern } from './patterns.js'
+import type { RuleTables } from './tables.js'
 import type { Transaction } from './transaction.js'
 
 /** Condition of a rule, compiled. */
@@ -21,6 +21,7 @@ export interface OperatorScope {
   readonly place: Place
   readonly captures: boolean
   readonly rule: { readonly id: number; readonly severity: string }
+  readonly tables: RuleTables
   /** Returns the text of a data file beside the rules; undefined if it does not exist. */
   data(name: string): string | undefined
 }
@@ -39,11 +40,7 @@ export function compileOperator({ name, argument }: OperatorUse, scope: Operator
 
 const OPERATORS: Readonly<Record<string, Compile>> = {
   rx: compilePattern,
-  pm: (argument, scope) =>
-    phraseMatcher(
-      argument.split(/\s+/).filter((phrase) => phrase !== ''),
-      scope
-    ),
+  pm: (argument, scope) => phraseMatcher(`pm ${argument}`, () => parsePhrases(argument), scope),
   pmf: phrasesFromFile,
   pmfromfile: phrasesFromFile,
   streq: text((value, argument) => value === argument),
@@ -80,9 +77,9 @@ const OPERATORS: Readonly<Record<string, Compile>> = {
   })
 }
 
-function compilePattern(argument: string, { place, captures }: OperatorScope): Matcher {
+function compilePattern(argument: string, { place, captures, tables }: OperatorScope): Matcher {
   if (hasMacros(argument)) throw new PlaceError(place, 'a pattern cannot contain a macro')
-  const pattern = RulePattern.compile(argument)
+  const pattern = tables.pattern(argument)
   if (typeof pattern === 'string') throw new PlaceError(place, pattern)
   return {
     matches: captures
@@ -93,21 +90,30 @@ function compilePattern(argument: string, { place, captures }: OperatorScope): M
 }
 
 function phrasesFromFile(argument: string, scope: OperatorScope): Matcher {
-  const phrases = argument.split(/\s+/).flatMap((name) => {
-    const content = scope.data(name)
-    if (content === undefined)
-      throw new PlaceError(scope.place, `the data file ${name} does not exist beside the rules`)
-    return content
-      .split('\n')
-      .map((line) => line.trim())
-      .filter((line) => line !== '' && !line.startsWith('#'))
-  })
-  return phraseMatcher(phrases, scope)
+  const read = () =>
+    argument.split(/\s+/).flatMap((name) => {
+      const content = scope.data(name)
+      if (content === undefined)
+        throw new PlaceError(scope.place, `the data file ${name} does not exist beside the rules`)
+      return parsePhraseFile(content)
+    })
+  return phraseMatcher(`pmFromFile ${argument}`, read, scope)
 }
 
-function phraseMatcher(phrases: readonly string[], { place, captures }: OperatorScope): Matcher {
-  if (phrases.length === 0) throw new PlaceError(place, 'there is no phrase to look for')
-  const find = compilePhrases(phrases)
+function phraseMatcher(
+  key: string,
+  read: () => readonly string[],
+  { place, captures, tables }: OperatorScope
+): Matcher {
+  const find = searchPhrases(
+    tables.phrases(key, () => {
+      const phrases = read()
+      if (phrases.length === 0) throw new PlaceError(place, 'there is no phrase to look for')
+      const long = phrases.find((phrase) => phrase.length > MAX_PHRASE)
+      if (long === undefined) return phrases
+      throw new PlaceError(place, `a phrase has ${long.length} characters, more than ${MAX_PHRASE}`)
+    })
+  )
   return {
     matches: (value, transaction) => {
       transaction.spend(value.length + 1)

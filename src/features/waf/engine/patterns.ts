@@ -1,34 +1,38 @@
-import { compileRegex, type Regex } from '../../../lib/regex.js'
+import { Automaton, StateMemory } from '../../../lib/regex-automaton.js'
+import { findGroups } from '../../../lib/regex-groups.js'
+import { BEGIN_TEXT, END_TEXT, type RegexProgram } from '../../../lib/regex-program.js'
 import type { Transaction } from './transaction.js'
 import { WorkExceeded } from './transformation-chains.js'
 
-/** Maximum length of a pattern in UTF-16 units. */
-const MAX_PATTERN = 16_384
-/** Characters before and after the end of a match in which its groups are looked for: finding them is much slower than a match. */
+/**
+ * Characters before and after the end of a match in which its groups are looked for first: finding them is much slower than a match. A
+ * match that begins earlier is searched from the start of the value.
+ */
 const CAPTURE_WINDOW = 2_048
-/** Steps of a search for groups for each character and instruction, as a fraction of the upper bound that patterns rarely come near. */
-const CAPTURE_COST = 1 / 16
+/** Maximum number of offsets of groups that rules can name: TX:0 to TX:9. */
+const CAPTURE_SLOTS = 20
+/** Cells for the states of all patterns of a rule set: about 12 MB in each thread. */
+const STATE_CELLS = 3_000_000
+
+/** Memory of the states of a rule set's patterns, in one thread. */
+export function patternMemory(): StateMemory {
+  return new StateMemory(STATE_CELLS)
+}
 
 /** A pattern of a rule for one value, and for all values joined by line breaks. */
 export class RulePattern {
-  readonly #single: Regex
-  readonly #joined: Regex | undefined
+  readonly #program: RegexProgram
+  readonly #single: Automaton
+  readonly #joined: Automaton | undefined
 
-  private constructor(single: Regex, joined: Regex | undefined) {
-    this.#single = single
-    this.#joined = joined
-  }
-
-  /** Compiles a pattern, or returns the mistake in one sentence. */
-  static compile(pattern: string): RulePattern | string {
-    const options = { dotAll: true, maxLength: MAX_PATTERN }
-    const single = compileRegex(pattern, options)
-    if (!single.ok) return single.message
+  /** `written`: the pattern as text. */
+  constructor(written: string, program: RegexProgram, memory: StateMemory) {
+    this.#program = program
+    this.#single = new Automaton(program, { memory })
     // `\A` and `\z` hold at the ends of one value only, which the joined text does not have.
-    if (/\\[AzZ]/.test(pattern)) return new RulePattern(single.regex, undefined)
-    if (!hasAnchors(pattern)) return new RulePattern(single.regex, single.regex)
-    const joined = compileRegex(pattern, { ...options, multiline: true })
-    return new RulePattern(single.regex, joined.ok ? joined.regex : undefined)
+    if (/\\[AzZ]/.test(written)) return
+    const hasEnds = (program.conditions & (BEGIN_TEXT | END_TEXT)) !== 0
+    this.#joined = hasEnds ? new Automaton(program, { multiline: true, memory }) : this.#single
   }
 
   /** Returns whether joined values can be tested. */
@@ -38,37 +42,44 @@ export class RulePattern {
 
   /** Returns false if no value of the joined text matches; true if one may. Throws `WorkExceeded`. */
   mayMatch(joined: string, transaction: Transaction): boolean {
-    transaction.spend(joined.length)
-    const found = this.#joined?.testWithin(joined, transaction.meter)
-    if (found === undefined) throw new WorkExceeded()
-    return found
+    return this.#joined === undefined || this.#end(this.#joined, joined, transaction) >= 0
   }
 
   /** Returns whether a value matches. Throws `WorkExceeded`. */
   test(text: string, transaction: Transaction): boolean {
-    return this.#end(text, transaction) >= 0
+    return this.#end(this.#single, text, transaction) >= 0
   }
 
   /** Like `test`, and keeps the match and its groups. Throws `WorkExceeded`. */
   capture(text: string, transaction: Transaction): boolean {
-    const end = this.#end(text, transaction)
+    const end = this.#end(this.#single, text, transaction)
     if (end < 0) return false
-    const from = Math.max(0, end - CAPTURE_WINDOW)
-    const window = text.slice(from, end + CAPTURE_WINDOW)
-    transaction.spend(Math.ceil(window.length * this.#single.size * CAPTURE_COST))
-    transaction.capture(this.#single.exec(window)?.groups ?? [''])
+    const near = Math.max(0, end - CAPTURE_WINDOW)
+    let groups = this.#groups(text, near, end, transaction)
+    if (groups.length === 0 && near > 0) groups = this.#groups(text, 0, end, transaction)
+    transaction.capture(groups)
     return true
   }
 
-  #end(text: string, transaction: Transaction): number {
+  /** Returns the groups of the first match after `from`, which ends near `end`. */
+  #groups(text: string, from: number, end: number, { meter }: Transaction): readonly string[] {
+    const range = { from, to: Math.min(text.length, end + CAPTURE_WINDOW) }
+    const offsets = findGroups(this.#program, text, range, { slots: CAPTURE_SLOTS, meter })
+    if (offsets === undefined) throw new WorkExceeded()
+    const groups: string[] = []
+    for (let i = 0; i < offsets.length; i += 2) groups.push(text.slice(offsets[i], offsets[i + 1]))
+    return groups
+  }
+
+  #end(automaton: Automaton, text: string, transaction: Transaction): number {
     transaction.spend(text.length + 1)
-    const end = this.#single.endWithin(text, transaction.meter)
+    const { literal } = this.#program
+    if (literal !== '') {
+      const at = text.indexOf(literal)
+      return at < 0 ? -1 : at + literal.length
+    }
+    const end = automaton.end(text, transaction.meter)
     if (end === undefined) throw new WorkExceeded()
     return end
   }
-}
-
-/** Returns whether a pattern may hold `^` or `$` outside of a character class; true when in doubt. */
-function hasAnchors(pattern: string): boolean {
-  return /(?<!(?<!\\)\[)\^|\$/.test(pattern)
 }

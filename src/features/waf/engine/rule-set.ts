@@ -3,6 +3,7 @@ import type { Rule, RuleSetSource } from '../seclang/rule.js'
 import { type CompiledRule, compileRules, type RuleSelector } from './compile.js'
 import { toNumber } from './operators.js'
 import { Selections } from './selection.js'
+import { RuleTables, type TableData } from './tables.js'
 import type { Transaction } from './transaction.js'
 import { TransformationChains } from './transformation-chains.js'
 
@@ -69,6 +70,13 @@ function* evaluatePhase({ rules, jumps }: PhaseRules, transaction: Transaction):
   }
 }
 
+/** A rule set that was compiled once, as plain data that threads share: each makes closures of it. */
+export interface BuiltRules {
+  readonly source: RuleSetSource
+  readonly digest: string
+  readonly tables: TableData
+}
+
 /** A compiled rule set. Immutable; shared by all policies that use its folder. */
 export class RuleSet {
   /** Name and version, as the rules say. */
@@ -106,11 +114,26 @@ export class RuleSet {
     }
   ): Steps<RuleSet> {
     const skipped = [...source.skipped]
-    const scope = new Scope(options.data)
+    const scope = new Scope(new RuleTables(), options.data)
     const skip = options.skipUnknown === true ? (problem: string) => skipped.push(problem) : undefined
     const items = yield* compileRules(source.items, scope, skip)
     scope.rules = items.filter((item) => !('marker' in item)) as CompiledRule[]
     return new RuleSet({ source, digest: options.digest, skipped, items, scope })
+  }
+
+  /** Makes closures for rules that were compiled before. */
+  static *from({ source, digest, tables }: BuiltRules): Steps<RuleSet> {
+    const scope = new Scope(new RuleTables(tables), () => undefined)
+    const items = yield* compileRules(source.items, scope)
+    scope.rules = items.filter((item) => !('marker' in item)) as CompiledRule[]
+    return new RuleSet({ source, digest, skipped: source.skipped, items, scope })
+  }
+
+  /** Returns the rules as data for `from`. */
+  build(): BuiltRules {
+    const { signature, digest, skipped } = this
+    const items = this.#items.map((item) => ('marker' in item ? item : item.rule))
+    return { source: { items, signature, skipped }, digest, tables: this.#scope.tables.share() }
   }
 
   /** Number of rules. */
@@ -139,6 +162,14 @@ export class RuleSet {
       this.#plans.set(level, plan)
     }
     return plan
+  }
+
+  /** Prepares the plans that another rule set has. */
+  *planLike(other: RuleSet): Steps<void> {
+    for (const level of other.#plans.keys()) {
+      this.plan(level)
+      yield
+    }
   }
 
   #plan(level: number | undefined): RulePlan {
@@ -239,12 +270,15 @@ const COMPARISONS: Readonly<Record<string, (left: number, right: number) => bool
 /** Parts that the rules of a set share while they are compiled and evaluated. */
 class Scope {
   readonly chains = new TransformationChains()
-  readonly selections = new Selections()
+  readonly selections: Selections
+  readonly tables: RuleTables
   readonly data: (name: string) => string | undefined
   rules: readonly CompiledRule[] = []
   readonly #selected = new Map<string, readonly number[]>()
 
-  constructor(data: (name: string) => string | undefined) {
+  constructor(tables: RuleTables, data: (name: string) => string | undefined) {
+    this.tables = tables
+    this.selections = new Selections(tables)
     this.data = data
   }
 

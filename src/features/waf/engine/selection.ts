@@ -1,9 +1,9 @@
-import { compileRegex, type Regex } from '../../../lib/regex.js'
 import { type Place, PlaceError, type VariableUse } from '../seclang/rule.js'
 import { CHANGING } from '../seclang/variables.js'
+import type { RulePattern } from './patterns.js'
+import type { RuleTables } from './tables.js'
 import { NO_TARGETS, Target, TargetList } from './target.js'
 import type { Transaction } from './transaction.js'
-import { WorkExceeded } from './transformation-chains.js'
 
 /** Returns the values that a rule examines. */
 export type Selection = (transaction: Transaction) => TargetList
@@ -11,13 +11,17 @@ export type Selection = (transaction: Transaction) => TargetList
 /** Decides whether a value belongs to a use of a variable. */
 interface Selector {
   readonly use: VariableUse
-  readonly regex: Regex | undefined
+  readonly pattern: RulePattern | undefined
 }
 
 /** Lists of variables of a rule set. Equal lists share their values in a transaction. */
 export class Selections {
   readonly #numbers = new Map<string, number>()
-  readonly #regexes = new Map<string, Regex>()
+  readonly #tables: RuleTables
+
+  constructor(tables: RuleTables) {
+    this.#tables = tables
+  }
 
   /** Compiles the variables of a rule. Throws `PlaceError`. */
   compile(uses: readonly VariableUse[], place: Place): Selection {
@@ -41,27 +45,20 @@ export class Selections {
 
   /** Returns whether a value belongs to an exclusion that was found while a request is handled. */
   isExcluded(target: Target, use: VariableUse, transaction: Transaction): boolean {
-    return isExcludedBy(
-      target,
-      { use, regex: use.pattern === undefined ? undefined : this.#regex(use.pattern) },
-      transaction
-    )
+    return isExcludedBy(target, { use, pattern: this.#pattern(use) }, transaction)
   }
 
   #selector(use: VariableUse, place: Place): Selector {
-    if (use.pattern === undefined) return { use, regex: undefined }
-    const regex = this.#regex(use.pattern)
-    if (regex === undefined) throw new PlaceError(place, `the pattern for names of ${use.collection} is not valid`)
-    return { use, regex }
+    const pattern = this.#pattern(use)
+    if (pattern === undefined && use.pattern !== undefined)
+      throw new PlaceError(place, `the pattern for names of ${use.collection} is not valid`)
+    return { use, pattern }
   }
 
-  #regex(pattern: string): Regex | undefined {
-    const known = this.#regexes.get(pattern)
-    if (known !== undefined) return known
-    const compiled = compileRegex(pattern, { dotAll: true })
-    if (!compiled.ok) return undefined
-    this.#regexes.set(pattern, compiled.regex)
-    return compiled.regex
+  /** Returns the pattern for names of members; undefined without a valid one. */
+  #pattern({ pattern: written }: VariableUse): RulePattern | undefined {
+    const pattern = written === undefined ? undefined : this.#tables.pattern(written)
+    return typeof pattern === 'string' ? undefined : pattern
   }
 
   #number(uses: readonly VariableUse[]): number {
@@ -102,10 +99,8 @@ function isExcludedBy(target: Target, selector: Selector, transaction: Transacti
 }
 
 /** Returns whether a member of the collection is selected. A member of MATCHED_VARS has the collection and the name that it matched with. */
-function matches({ key }: Target, { use, regex }: Selector, { meter }: Transaction): boolean {
+function matches({ key }: Target, { use, pattern }: Selector, transaction: Transaction): boolean {
   if (use.key !== undefined) return key === use.key
   if (use.pattern === undefined) return true
-  const found = regex?.testWithin(key, meter)
-  if (found === undefined && regex !== undefined) throw new WorkExceeded()
-  return found ?? false
+  return pattern?.test(key, transaction) ?? false
 }
