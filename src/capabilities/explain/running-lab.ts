@@ -11,7 +11,8 @@ import { type LimitRules, limitRules } from '../../features/rate-limit/leases/cl
 import type { Limiter, SlidingWindow } from '../../features/rate-limit/limiter/sliding-window.js'
 import { LimiterTable } from '../../features/rate-limit/limiter/table.js'
 import { actions } from '../../features/registry.js'
-import { loadRules, type WafRules, wafRules } from '../../features/waf/rules.js'
+import { GivenRules, type WafRules, wafRules } from '../../features/waf/rules.js'
+import { buildRulesBeside } from '../../features/waf/rules-beside.js'
 import { BodyBuffers } from '../../flow/body-buffers.js'
 import { refusalOf } from '../../flow/error-codes.js'
 import type { Phase } from '../../flow/flow.js'
@@ -77,7 +78,7 @@ export function firewallOf(services: Pick<PolicyServices, 'service'>): Firewall 
 
 /** Reads the rules of a folder. Rejects with `WAF_RULES_INVALID`. */
 export async function readFirewall(folder: string): Promise<Firewall> {
-  return { rules: { current: await loadRules(folder, { skip_unknown: false }) } }
+  return { rules: new GivenRules(await buildRulesBeside(folder, { skip_unknown: false })) }
 }
 
 /** Creates the policy language with its own clock. `random`: numbers in [0, 1). */
