@@ -2,7 +2,6 @@
 const TOOLS = [
   '@biomejs/biome',
   '@grpc/grpc-js',
-  '@hey-api/openapi-ts',
   '@ngrok/ngrok',
   '@ngrok/ngrok-api',
   '@types/http-proxy',
@@ -20,6 +19,7 @@ const TOOLS = [
   'tap',
   'tap-parser',
   'typescript',
+  'typescript-7',
   'ws'
 ]
 
