@@ -1,11 +1,12 @@
 import { once } from 'node:events'
 import { chmodSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs'
-import { type IncomingMessage, Agent as PlainAgent, request as plainRequest } from 'node:http'
-import { Agent as SecureAgent, request as secureRequest } from 'node:https'
+import { type IncomingMessage, request as plainRequest } from 'node:http'
+import { request as secureRequest } from 'node:https'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { selfSigned } from '../src/lib/self-signed.js'
+import { load } from './load.js'
 import { cpuSeconds, findProgram, freePort, type Running, residentMegabytes, startProgram } from './process.js'
 import { median, table } from './table.js'
 
@@ -33,17 +34,40 @@ interface Place {
   readonly key: string
 }
 
-const peers: readonly Peer[] = [
-  { name: 'sluice', program: 'node', start: sluice },
+/** A kind of request: `megabytes` of an answer. */
+interface Kind {
+  readonly title: string
+  readonly path: string
+  readonly connections: number
+  readonly megabytes: number
+}
+
+const KINDS: readonly Kind[] = [
+  { title: `a file of ${SMALL / 1024} KiB`, path: '/small.txt', connections: CONNECTIONS, megabytes: SMALL / 2 ** 20 },
+  { title: `a file of ${LARGE / 2 ** 20} MiB`, path: '/large.bin', connections: 1, megabytes: LARGE / 2 ** 20 }
+]
+const usual: readonly Peer[] = [
+  {
+    name: 'sluice',
+    program: 'node',
+    start: (at) => sluice(fileURLToPath(new URL('../src/main.js', import.meta.url)), at)
+  },
   { name: 'nginx', program: 'nginx', start: nginx },
   { name: 'caddy', program: 'caddy', start: caddy }
 ]
 
+interface FileRowsOptions {
+  readonly rounds: number
+  readonly seconds: number
+  /** Other builds of Sluice, by the path of their `main.js`. */
+  readonly builds: readonly { readonly name: string; readonly main: string }[]
+}
+
 /**
- * What a small file costs with many requests, and a file of 256 MiB with one download at a time, in clear text and over TLS, beside nginx and Caddy
- * where they are installed. Each server has one CPU. The figures are those of the servers alone.
+ * Measures a small file with many connections, and a file of 256 MiB with one, in clear text and over TLS, beside nginx and Caddy where they are
+ * installed. Each server has one CPU. The figures are those of the servers alone; CPU is that of one complete answer.
  */
-export async function fileRows({ rounds, seconds }: { rounds: number; seconds: number }): Promise<void> {
+export async function fileRows({ rounds, seconds, builds }: FileRowsOptions): Promise<void> {
   const root = mkdtempSync(join(tmpdir(), 'sluice-bench-files-'))
   const { chain, privateKey } = await selfSigned(HOST, [HOST], Date.now())
   const at = { root: join(root, 'public'), certificate: join(root, 'cert.pem'), key: join(root, 'key.pem') }
@@ -54,95 +78,97 @@ export async function fileRows({ rounds, seconds }: { rounds: number; seconds: n
   writeFileSync(at.key, privateKey)
   writeFileSync(join(at.root, 'small.txt'), 's'.repeat(SMALL))
   writeFileSync(join(at.root, 'large.bin'), Buffer.alloc(LARGE, 'l'))
+  const others = builds.map(({ name, main }) => ({
+    name,
+    program: 'node',
+    start: (place: Place) => sluice(main, place)
+  }))
+  const peers = [...usual, ...others]
   const present = peers.filter(({ program }) => program === 'node' || findProgram(program) !== undefined)
   for (const { name } of peers) if (!present.some((one) => one.name === name)) console.log(`left out: ${name}`)
   const started = await Promise.all(present.map(async (peer) => ({ name: peer.name, server: await peer.start(at) })))
-  for (const secure of [false, true]) {
-    const how = secure ? 'over TLS' : 'in clear text'
-    console.log(`\na file of ${SMALL / 1024} KiB ${how}: ${rounds} rounds of ${seconds} s, ${CONNECTIONS} connections`)
-    await rows(started, secure, rounds, async (ask) => {
-      await Promise.all(Array.from({ length: CONNECTIONS }, () => askFor(ask, seconds)))
-    })
-    console.log(`\na file of ${LARGE / 2 ** 20} MiB ${how}: ${rounds} rounds of 3 downloads`)
-    await rows(started, secure, rounds, async (ask) => {
-      for (let i = 0; i < 3; i++) await ask('/large.bin', LARGE)
-    })
+  for (const kind of KINDS) {
+    for (const secure of [false, true]) {
+      const how = secure ? 'over TLS' : 'in clear text'
+      console.log(`\n${kind.title} ${how}: ${rounds} rounds of ${seconds} s, connections: ${kind.connections}`)
+      await rows(started, kind, secure, { rounds, seconds })
+    }
   }
   for (const { server } of started) await server.stop()
 }
 
-type Ask = (path: string, bytes: number) => Promise<void>
-
-async function askFor(ask: Ask, seconds: number): Promise<void> {
-  for (const end = performance.now() + seconds * 1_000; performance.now() < end; ) await ask('/small.txt', SMALL)
+interface Started {
+  readonly name: string
+  readonly server: FileServer
 }
 
 /** Measures every server in each round, and prints a row for each. */
 async function rows(
-  started: readonly { readonly name: string; readonly server: FileServer }[],
+  started: readonly Started[],
+  { path, connections, megabytes }: Kind,
   secure: boolean,
-  rounds: number,
-  run: (ask: Ask) => Promise<void>
+  { rounds, seconds }: { rounds: number; seconds: number }
 ): Promise<void> {
-  const samples = new Map<string, { cpu: number; wall: number; memory: number }[]>(
+  const samples = new Map<string, { cpu: number; rate: number; memory: number }[]>(
     started.map(({ name }) => [name, []])
   )
-  // The first one warms up.
+  const portOf = ({ port, tlsPort }: FileServer) => (secure ? tlsPort : port)
+  for (const { name, server } of started) await checkFile(name, secure, portOf(server))
+  // The first round warms up.
   for (let round = 0; round <= rounds; round++) {
     for (const { name, server } of started) {
       const pid = server.child.pid as number
-      const { ask, count, close } = client(secure ? server.tlsPort : server.port, secure)
-      const before = { cpu: cpuSeconds(pid), at: performance.now() }
-      await run(ask)
-      const cpu = ((cpuSeconds(pid) - before.cpu) * 1e6) / count()
-      const wall = ((performance.now() - before.at) * 1e3) / count()
-      if (round > 0) samples.get(name)?.push({ cpu, wall, memory: residentMegabytes(pid) })
-      close()
+      const before = cpuSeconds(pid)
+      const seen = await load(portOf(server), path, connections, seconds, false, { host: HOST, secure })
+      const sent = seen.bytes / 2 ** 20 / megabytes
+      const cpu = (cpuSeconds(pid) - before) * 1e6
+      if (seen.errors > 0) throw new Error(`${name}: ${seen.errors} answers failed`)
+      if (round > 0)
+        samples.get(name)?.push({ cpu: cpu / sent, rate: sent / seen.seconds, memory: residentMegabytes(pid) })
     }
   }
-  const of = (name: string, what: 'cpu' | 'wall' | 'memory') =>
+  const of = (name: string, what: 'cpu' | 'rate' | 'memory') =>
     median((samples.get(name) ?? []).map((one) => one[what]))
-  const own = of('sluice', 'cpu')
+  /** Median of the ratios of rounds, because the machine's speed changes between them. */
+  const against = (name: string) =>
+    median((samples.get(name) ?? []).map(({ cpu }, i) => (samples.get('sluice')?.[i]?.cpu ?? Number.NaN) / cpu))
   table(
-    ['', 'CPU µs/answer', 'sluice ÷', 'wall µs/answer', 'RSS MB'],
+    ['', 'CPU µs/answer', 'sluice ÷', 'answers/s', 'RSS MB'],
     [...samples.keys()].map((name) => [
       name,
       of(name, 'cpu').toFixed(1),
-      (own / of(name, 'cpu')).toFixed(2),
-      of(name, 'wall').toFixed(1),
+      against(name).toFixed(2),
+      of(name, 'rate').toFixed(1),
       of(name, 'memory').toFixed(0)
     ])
   )
 }
 
-/** Asks over connections that stay open, and refuses other answers than the whole file. */
-function client(port: number, secure: boolean): { ask: Ask; count: () => number; close: () => void } {
-  const request = secure ? secureRequest : plainRequest
-  const settings = { keepAlive: true, maxSockets: CONNECTIONS }
-  const agent = secure ? new SecureAgent({ ...settings, rejectUnauthorized: false }) : new PlainAgent(settings)
-  let answers = 0
-  return {
-    async ask(path, bytes) {
-      const asking = request({ host: '127.0.0.1', port, path, agent, headers: { host: HOST }, servername: HOST })
-      const answered = once(asking, 'response')
-      asking.end()
-      const [response] = (await answered) as [IncomingMessage]
-      let got = 0
-      response.on('data', (chunk: Buffer) => {
-        got += chunk.length
-      })
-      await once(response, 'end')
-      if (response.statusCode !== 200 || got !== bytes) throw new Error(`${path}: ${response.statusCode}, ${got} bytes`)
-      answers++
-    },
-    count: () => answers,
-    close: () => agent.destroy()
+/** A server that sends another file is not worth a figure. */
+async function checkFile(name: string, secure: boolean, port: number): Promise<void> {
+  for (const { path, megabytes } of KINDS) {
+    const asked = {
+      host: '127.0.0.1',
+      port,
+      path,
+      headers: { host: HOST },
+      servername: HOST,
+      rejectUnauthorized: false
+    }
+    const asking = secure ? secureRequest(asked) : plainRequest(asked)
+    const answered = once(asking, 'response')
+    asking.end()
+    const [response] = (await answered) as [IncomingMessage]
+    let got = 0
+    for await (const chunk of response) got += (chunk as Buffer).length
+    if (response.statusCode !== 200 || got !== megabytes * 2 ** 20)
+      throw new Error(`${name}: ${path}: ${response.statusCode}, ${got} bytes`)
   }
 }
 
-async function sluice({ root, certificate, key }: Place): Promise<FileServer> {
+async function sluice(main: string, { root, certificate, key }: Place): Promise<FileServer> {
   const [port, tlsPort] = [await freePort(), await freePort()]
-  const site = join(root, '..', 'site.yaml')
+  const site = join(root, '..', `site-${port}.yaml`)
   writeFileSync(
     site,
     `listeners: ["http://127.0.0.1:${port}", "https://127.0.0.1:${tlsPort}"]
@@ -157,7 +183,6 @@ sites:
     SLUICE_LOG_LEVEL: 'error',
     SLUICE_ACCESS_LOG: 'off'
   }
-  const main = fileURLToPath(new URL('../src/main.js', import.meta.url))
   return { ...(await startProgram(process.execPath, [main, 'start', site], port, { cpu: 0, env })), port, tlsPort }
 }
 

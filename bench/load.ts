@@ -13,6 +13,16 @@ export interface Load {
   readonly errors: number
 }
 
+/** Options of the load. */
+interface LoadOptions {
+  /** wrk has a CPU of its own. @default true */
+  readonly pinned?: boolean
+  /** Over TLS. @default false */
+  readonly secure?: boolean
+  /** Name that resolves to the loopback address. @default the address */
+  readonly host?: string
+}
+
 /** Keep-alive load on one URL for some seconds: wrk where it is there, else autocannon. Loopback only. */
 export function load(
   port: number,
@@ -20,22 +30,22 @@ export function load(
   connections: number,
   seconds: number,
   statusMayFail: boolean,
-  { pinned = true } = {}
+  { pinned = true, secure = false, host = '127.0.0.1' }: LoadOptions = {}
 ): Promise<Load> {
-  const url = `http://127.0.0.1:${port}${path}`
-  return findProgram('wrk') === undefined
-    ? withAutocannon(url, connections, seconds, statusMayFail)
-    : withWrk(url, connections, seconds, statusMayFail, pinned)
+  const url = `${secure ? 'https' : 'http'}://${host}:${port}${path}`
+  if (findProgram('wrk') === undefined) return withAutocannon({ url, connections, seconds, statusMayFail })
+  return withWrk({ url, connections, seconds, statusMayFail }, pinned)
 }
 
-function withWrk(
-  url: string,
-  connections: number,
-  seconds: number,
-  statusMayFail: boolean,
-  onOwnCpu: boolean
-): Promise<Load> {
-  const args = ['-t1', `-c${connections}`, `-d${seconds}s`, '--latency', url]
+interface Loaded {
+  readonly url: string
+  readonly connections: number
+  readonly seconds: number
+  readonly statusMayFail: boolean
+}
+
+function withWrk({ url, connections, seconds, statusMayFail }: Loaded, onOwnCpu: boolean): Promise<Load> {
+  const args = ['-t1', '--timeout', '30s', `-c${connections}`, `-d${seconds}s`, '--latency', url]
   const pinned = onOwnCpu && findProgram('taskset') !== undefined
   return new Promise((resolve, reject) => {
     const child = spawn(pinned ? 'taskset' : 'wrk', pinned ? ['-c', '1', 'wrk', ...args] : args)
@@ -68,12 +78,7 @@ function percentile(output: string, name: string): number {
   return Number(match?.[1] ?? Number.NaN) * ({ us: 0.001, ms: 1, s: 1_000 }[match?.[2] ?? 'ms'] ?? 1)
 }
 
-async function withAutocannon(
-  url: string,
-  connections: number,
-  seconds: number,
-  statusMayFail: boolean
-): Promise<Load> {
+async function withAutocannon({ url, connections, seconds, statusMayFail }: Loaded): Promise<Load> {
   const result = await autocannon({ url, connections, duration: seconds })
   return {
     requests: result.requests.total,

@@ -75,7 +75,7 @@ async function main(): Promise<void> {
   if (overHttp2.length > 0) await http2Rows(overHttp2, builds, { rounds, seconds })
   const rate = Number.isFinite(slowest) ? Math.round(slowest / 2_000) * 1_000 : 5_000
   if (wanted('latency')) await halfLoad(present, pass, origin.plain, rate, rounds, seconds)
-  if (wanted('files')) await fileRows({ rounds, seconds })
+  if (wanted('files')) await fileRows({ rounds, seconds, builds })
   if (wanted('idle'))
     await idleConnections(
       present.filter(({ name }) => ['sluice', 'other build', 'http-proxy'].includes(name)),

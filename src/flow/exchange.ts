@@ -88,6 +88,32 @@ export interface BodyStart {
   readonly complete: boolean
 }
 
+/** Owner of the memory of a piece. */
+export interface PieceLender {
+  /** Returns a part of the piece that stays valid after the call. */
+  keep(piece: Buffer, from: number, to: number): Buffer
+  /** Returns a function to call once the piece has been written, until which it stays valid; undefined: use `keep`. */
+  lend(piece: Buffer): (() => void) | undefined
+}
+
+/** Destination of the pieces of a body. */
+export interface PieceSink {
+  /** Takes bytes that are valid only during the call, or belong to the sink if there is no `lender`. */
+  chunk(bytes: Buffer, from: number, to: number, lender: PieceLender | undefined): void
+  /** Sends the bytes of this turn; pauses the source if the sink is congested. */
+  flush(): void
+  end(trailers: HeaderList): void
+  broke(why: Failure): void
+}
+
+/** A source of pieces that can be paused. */
+export interface PieceSource {
+  pause(): void
+  resume(): void
+  /** The rest is not needed. */
+  stop(): void
+}
+
 /**
  * A body inside its engine. At most one of claim, buffer and discard may be called; without any, the body is forwarded unchanged, or
  * discarded with its exchange.
@@ -106,6 +132,8 @@ export interface Body {
   readonly failure?: Failure
   /** Returns the bytes as a stream; reading it applies back-pressure. Ends cleanly only if the message did. */
   claim(): Readable
+  /** Sends the bytes to `sink` without a stream, after this call; undefined if they need one, and `claim` returns it. */
+  feed?(sink: PieceSink): PieceSource | undefined
   /** Returns the whole body up to `limit` bytes, or 'too-large' without loss: bytes already read precede the rest. */
   buffer(limit: number): Promise<Uint8Array | 'too-large'>
   /**

@@ -1,21 +1,10 @@
 import { type Duplex, Readable } from 'node:stream'
-import type { Body, BodyStart, Framing } from '../../flow/exchange.js'
+import type { Body, BodyStart, Framing, PieceSink, PieceSource } from '../../flow/exchange.js'
 import { BodyBroken } from '../../transport/message-body.js'
-import type { OpenFile } from './open-files.js'
+import { type FilePart, FileReads, FileStream } from './file-reads.js'
 
 const OPEN: Framing = { kind: 'open' }
 const NOTHING = new Uint8Array(0)
-/** Bytes between checks that a long file is unchanged. */
-const CHECKED_EVERY = 8 * 1024 * 1024
-
-/** Range of an open file. */
-export interface FilePart {
-  readonly file: OpenFile
-  readonly from: number
-  readonly to: number
-  /** Returns the size of a read (bytes). */
-  slab(): number
-}
 
 /** Response content from a file: bytes in memory, a range of an open file, or only a length for HEAD and 304. */
 export class FileBody implements Body {
@@ -64,6 +53,15 @@ export class FileBody implements Body {
     return stream
   }
 
+  feed(sink: PieceSink): PieceSource | undefined {
+    const part = this.#part
+    if (part === undefined || this.#whole !== undefined || this.#transforms.length > 0) return undefined
+    this.#taken = true
+    const reads = new FileReads(part, this.#carried, sink)
+    reads.resume()
+    return reads
+  }
+
   async buffer(limit: number): Promise<Uint8Array | 'too-large'> {
     if (this.#whole === undefined) {
       const { kind } = this.#framing
@@ -104,76 +102,16 @@ export class FileBody implements Body {
     if (this.#whole === undefined) this.#part?.file.release()
   }
 
+  readonly #carried = (chunk: Uint8Array): void => {
+    this.#bytes += chunk.length
+    this.#watcher?.(chunk)
+  }
+
   #source(): Readable {
-    const carried = (chunk: Uint8Array) => {
-      this.#bytes += chunk.length
-      this.#watcher?.(chunk)
-    }
     if (this.#whole !== undefined) {
-      carried(this.#whole)
+      this.#carried(this.#whole)
       return Readable.from(this.#whole.length === 0 ? [] : [this.#whole])
     }
-    return this.#part === undefined ? Readable.from([]) : new FileStream(this.#part, carried)
-  }
-}
-
-/**
- * Reads a range of a file, one slab ahead of the client. The last bytes are sent only if the file is unchanged; otherwise the message is
- * aborted, so that no client receives mixed content.
- */
-class FileStream extends Readable {
-  readonly #part: FilePart
-  readonly #carried: (chunk: Uint8Array) => void
-  #at: number
-  #unchecked = 0
-  #busy = false
-
-  constructor(part: FilePart, carried: (chunk: Uint8Array) => void) {
-    super({ highWaterMark: 1 })
-    this.#part = part
-    this.#carried = carried
-    this.#at = part.from
-  }
-
-  override _read(): void {
-    const { file, to, slab } = this.#part
-    const size = Math.min(slab(), to - this.#at)
-    if (size === 0) {
-      this.push(null)
-      return
-    }
-    this.#busy = true
-    const bytes = Buffer.allocUnsafeSlow(size)
-    file.read(bytes, this.#at, (error, read) => {
-      if (error !== null || read === 0) this.#gives(undefined)
-      else this.#check(read === size ? bytes : bytes.subarray(0, read))
-    })
-  }
-
-  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    // A descriptor closed during a read may be reused for another file.
-    if (!this.#busy) this.#part.file.release()
-    done(error)
-  }
-
-  #check(bytes: Buffer): void {
-    this.#at += bytes.length
-    this.#unchecked += bytes.length
-    if (this.#at < this.#part.to && this.#unchecked < CHECKED_EVERY) this.#gives(bytes)
-    else {
-      this.#unchecked = 0
-      this.#part.file.check((same) => this.#gives(same ? bytes : undefined))
-    }
-  }
-
-  #gives(bytes: Buffer | undefined): void {
-    this.#busy = false
-    if (this.destroyed) this.#part.file.release()
-    else if (bytes === undefined) this.destroy(new BodyBroken('upstream-gone'))
-    else {
-      this.#carried(bytes)
-      this.push(bytes)
-      if (this.#at === this.#part.to) this.push(null)
-    }
+    return this.#part === undefined ? Readable.from([]) : new FileStream(this.#part, this.#carried)
   }
 }

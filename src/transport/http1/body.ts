@@ -1,5 +1,5 @@
 import { type Duplex, Readable } from 'node:stream'
-import type { Body, BodyStart, Failure, Framing, TrailerRules } from '../../flow/exchange.js'
+import type { Body, BodyStart, Failure, Framing, PieceLender, PieceSink, TrailerRules } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import { allowedTrailers } from '../fields.js'
@@ -18,14 +18,8 @@ export interface BodySource {
 }
 
 /** Destination of a body. Few bytes arrive as latin1 text, which joins head and body in one write. */
-export interface BodySink {
+export interface BodySink extends PieceSink {
   text(data: string): void
-  /** `bytes` are valid only during the call, unless `wire` is undefined: then the sink owns them. */
-  chunk(bytes: Buffer, from: number, to: number, wire: Wire | undefined): void
-  /** No more bytes follow in this turn. */
-  flush(): void
-  end(trailers: HeaderList): void
-  broke(why: Failure): void
 }
 
 /** Maximum number of bytes passed as text. */
@@ -209,8 +203,8 @@ export class CodecBody implements Body {
       else {
         this.#sink = {
           text: ignore,
-          chunk: (chunk, from, to, wire) => {
-            this.#hold(chunk, from, to, wire)
+          chunk: (chunk, from, to, lender) => {
+            this.#hold(chunk, from, to, lender)
             full()
           },
           flush: ignore,
@@ -246,9 +240,9 @@ export class CodecBody implements Body {
     source?.bodyWanted()
   }
 
-  #hold(chunk: Buffer, from: number, to: number, wire: Wire | undefined): void {
+  #hold(chunk: Buffer, from: number, to: number, lender: PieceLender | undefined): void {
     this.#held ??= new Held()
-    this.#held.push(chunk, from, to, wire)
+    this.#held.push(chunk, from, to, lender)
     if (this.#held.length > HELD_LIMIT && this.#sink === undefined) this.#source?.pauseBody()
   }
 }
@@ -262,11 +256,11 @@ class Held {
   #more: ByteQueue | undefined = undefined
   length = 0
 
-  push(chunk: Buffer, from: number, to: number, wire: Wire | undefined): void {
+  push(chunk: Buffer, from: number, to: number, lender: PieceLender | undefined): void {
     if (this.length === 0 && to - from <= SMALL) this.#text = textOf(chunk, from, to)
     else {
       this.#more ??= new ByteQueue()
-      holdPiece(this.#more, chunk, from, to, wire)
+      holdPiece(this.#more, chunk, from, to, lender)
     }
     this.length += to - from
   }
@@ -289,10 +283,16 @@ class Held {
 }
 
 /** Stores bytes that are valid only now. */
-export function holdPiece(queue: ByteQueue, chunk: Buffer, from: number, to: number, wire: Wire | undefined): void {
+export function holdPiece(
+  queue: ByteQueue,
+  chunk: Buffer,
+  from: number,
+  to: number,
+  lender: PieceLender | undefined
+): void {
   // The queue copies small pieces.
-  const copied = wire === undefined || to - from < SMALL
-  queue.push(copied ? chunk.subarray(from, to) : wire.keep(chunk, from, to))
+  const copied = lender === undefined || to - from < SMALL
+  queue.push(copied ? chunk.subarray(from, to) : lender.keep(chunk, from, to))
 }
 
 /** A body as a stream; reading it applies back-pressure. */
@@ -329,8 +329,8 @@ class ClaimedBody extends Readable implements BodySink {
     this.#waiting.push(Buffer.from(data, 'latin1'))
   }
 
-  chunk(bytes: Buffer, from: number, to: number, wire: Wire | undefined): void {
-    holdPiece(this.#waiting, bytes, from, to, wire)
+  chunk(bytes: Buffer, from: number, to: number, lender: PieceLender | undefined): void {
+    holdPiece(this.#waiting, bytes, from, to, lender)
     if (this.#waiting.length >= HELD_LIMIT) this.#body.pause()
   }
 

@@ -14,7 +14,8 @@ import { CodecExchange, keepsAlive, refusalOf, requestFraming, upgradeOf } from 
 import { HeadReader } from './head-reader.js'
 import { MessageWriter } from './message-writer.js'
 import { bareAnswer, type FieldNames, type Serialiser } from './serialise.js'
-import { countsBelow, READ_BYTES, textOf, Wire, WireDuplex, type WireOwner } from './wire.js'
+import { countsBelow, READ_BYTES, textOf, Wire, type WireOwner } from './wire.js'
+import { WireDuplex } from './wire-duplex.js'
 
 /** Maximum bytes of an early-answered request to read and discard; beyond this the connection is closed. */
 const DISCARD_LIMIT = 65_536

@@ -20,7 +20,8 @@ import type { CodecBody } from './body.js'
 import type { HeadReader } from './head-reader.js'
 import type { MessageWriter, WrittenEnd } from './message-writer.js'
 import { hasToken, type Serialiser } from './serialise.js'
-import type { Wire, WireDuplex } from './wire.js'
+import type { Wire } from './wire.js'
+import type { WireDuplex } from './wire-duplex.js'
 
 const OPEN: Framing = { kind: 'open' }
 

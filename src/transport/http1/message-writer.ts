@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import type { Body, Failure, Outgoing } from '../../flow/exchange.js'
+import type { Body, Failure, Outgoing, PieceLender, PieceSource } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { BodyBroken } from '../message-body.js'
 import { ignore } from '../pipes.js'
@@ -8,7 +8,7 @@ import type { Serialiser } from './serialise.js'
 import { textOf, type Wire } from './wire.js'
 
 /** Feeds a sink from a stream: of a policy, or a body of another engine. */
-export class StreamGiver {
+class StreamGiver implements PieceSource {
   readonly #stream: Readable
   readonly #body: Body | undefined
   readonly #sink: BodySink
@@ -72,6 +72,12 @@ export class StreamGiver {
   }
 }
 
+/** Starts to feed `sink` from a stream or a body of another engine. */
+export function sourceOf(body: Readable | Body, sink: BodySink): PieceSource {
+  if (body instanceof Readable) return new StreamGiver(body, undefined, sink)
+  return body.feed?.(sink) ?? new StreamGiver(body.claim(), body, sink)
+}
+
 const NO_FIELDS: HeaderList = []
 
 /** Framing that determines the end of the written body. */
@@ -80,13 +86,6 @@ export type WrittenEnd = 'none' | 'length' | 'chunked' | 'close'
 interface WriterOwner {
   /** The message has been sent completely, or its body failed (`why`) and it was not ended. */
   written(why: Failure | undefined): void
-}
-
-/** A source of bytes that can be paused. */
-interface Giver {
-  pause(): void
-  resume(): void
-  stop(): void
 }
 
 /** Text collected before it is written (characters); node sends up to 16 KiB of text without an allocation. */
@@ -100,7 +99,7 @@ export class MessageWriter implements BodySink {
   #text = ''
   #end: WrittenEnd = 'none'
   #left = 0
-  #giver: Giver | undefined = undefined
+  #giver: PieceSource | undefined = undefined
   #trailers: (() => HeaderList) | undefined = undefined
   #state: 'idle' | 'writing' | 'leaving' = 'idle'
   /** Bytes since the count was last set. */
@@ -142,8 +141,7 @@ export class MessageWriter implements BodySink {
       this.chunk(Buffer.from(body.buffer, body.byteOffset, body.byteLength), 0, body.length, undefined)
       this.end(NO_FIELDS)
     } else {
-      this.#giver =
-        body instanceof Readable ? new StreamGiver(body, undefined, this) : new StreamGiver(body.claim(), body, this)
+      this.#giver = sourceOf(body, this)
       this.flush()
     }
   }
@@ -169,7 +167,7 @@ export class MessageWriter implements BodySink {
     if (this.#text.length > TEXT_LIMIT) this.#write()
   }
 
-  chunk(bytes: Buffer, from: number, to: number, wire: Wire | undefined): void {
+  chunk(bytes: Buffer, from: number, to: number, lender: PieceLender | undefined): void {
     const size = to - from
     if (size <= SMALL) {
       if (size > 0) this.text(textOf(bytes, from, to))
@@ -184,8 +182,8 @@ export class MessageWriter implements BodySink {
       this.#write()
     }
     this.carried += size
-    if (wire === undefined) this.#wire.writeBytes(bytes.subarray(from, to))
-    else this.#wire.forward(wire, bytes, from, to)
+    if (lender === undefined) this.#wire.writeBytes(bytes.subarray(from, to))
+    else this.#wire.forward(lender, bytes, from, to)
     if (together) stream.uncork()
     if (this.#end === 'chunked') this.#text = '\r\n'
   }

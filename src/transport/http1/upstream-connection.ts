@@ -8,7 +8,8 @@ import { BodyReader } from './body-reader.js'
 import { HeadReader } from './head-reader.js'
 import { MessageWriter } from './message-writer.js'
 import type { FieldNames, Serialiser } from './serialise.js'
-import { READ_BYTES, textOf, Wire, WireDuplex, type WireOwner } from './wire.js'
+import { READ_BYTES, textOf, Wire, type WireOwner } from './wire.js'
+import { WireDuplex } from './wire-duplex.js'
 
 const LIMITS = { headerBytes: 262_144, headers: Number.MAX_SAFE_INTEGER, targetBytes: 0 }
 /** An idle connection is given up before most upstreams do so themselves. Milliseconds. */

@@ -1,9 +1,11 @@
 import type { Socket } from 'node:net'
-import { Duplex } from 'node:stream'
+import type { Duplex } from 'node:stream'
+import type { PieceLender } from '../../flow/exchange.js'
 import { lostBytesOf, readAfterReset, readsAfterReset } from '../broken-writes.js'
 import type { ByteCounts } from '../connection-facts.js'
+import { BufferPool, type LentBuffer } from '../lent-buffer.js'
 import { cut, ignore } from '../pipes.js'
-import { withOwnReads } from './own-reads.js'
+import { LateReads, readsIntoOwn, withOwnReads } from './own-reads.js'
 
 /** Reader of a wire. */
 export interface WireOwner {
@@ -27,6 +29,8 @@ export function textOf(chunk: Buffer, from: number, to: number): string {
 
 /** Size of one read. */
 export const READ_BYTES = 65_536
+/** Buffers of wires that expect many bytes. At most 2 MiB of them stay when none does. */
+const pool = new BufferPool(READ_BYTES, 32)
 /** Text of one wire that waits for the end of the turn. */
 const MOST_TEXT = 8_192
 /** Wires that wait for it together: the first one must not wait for long. */
@@ -66,11 +70,11 @@ const outbox = new Outbox()
 /**
  * One byte pipe with the least work per byte.
  *
- * A TCP socket is read into one buffer that all wires of a side share, so that a read allocates nothing, an idle
- * connection holds no buffer, and node's readable stream is not in the way. Other pipes (TLS, tunnels) are read as the
+ * A socket, with TLS or without, is read into one buffer that all wires of a side share, so that a read allocates nothing, an idle
+ * connection holds no buffer, and node's readable stream is not in the way. Other pipes (tunnels, TLS to upstreams) are read as the
  * streams they are.
  */
-export class Wire implements ByteCounts {
+export class Wire implements ByteCounts, PieceLender {
   readonly stream: Duplex
   #owner: WireOwner
   readonly #shared: Buffer
@@ -79,9 +83,10 @@ export class Wire implements ByteCounts {
   readonly #gathers: boolean
   readonly #readsAfterReset: boolean
   /** Only this wire reads into it, so that it may be kept without a copy. */
-  #own: Buffer | undefined = undefined
+  #own: LentBuffer | undefined = undefined
   #bulk = false
   #paused = false
+  #late: LateReads | undefined = undefined
   /** Written in this turn, and sent at its end. */
   #text = ''
 
@@ -89,25 +94,32 @@ export class Wire implements ByteCounts {
   constructor(pipe: Duplex, shared: Buffer, owner: WireOwner) {
     this.#owner = owner
     this.#shared = shared
-    const taken = withOwnReads(pipe, {
+    const onread = {
       buffer: () => this.#next(),
-      callback: (length, buffer) => {
-        this.#owner.received(buffer as Buffer, length)
+      callback: (length: number, buffer: Uint8Array) => {
+        if (this.#paused || this.#late !== undefined) this.#hold(buffer as Buffer, length)
+        else this.#owner.received(buffer as Buffer, length)
         return true
       }
-    })
-    this.#lends = taken !== undefined
+    }
+    const taken = withOwnReads(pipe, onread)
+    const lends = taken !== undefined || readsIntoOwn(pipe, onread)
+    this.#lends = lends
     this.#gathers = taken !== undefined || 'encrypted' in pipe
     this.#readsAfterReset = taken !== undefined && readsAfterReset(pipe)
     this.stream = taken ?? pipe
     const { stream } = this
-    if (taken === undefined) {
-      stream.on('data', (chunk: Buffer) => this.#owner.received(chunk, chunk.length))
-      stream.resume()
-    }
+    if (!lends) stream.on('data', (chunk: Buffer) => this.#owner.received(chunk, chunk.length))
+    if (taken === undefined) stream.resume()
     stream.on('drain', () => this.#owner.drained())
-    stream.on('end', () => this.#owner.wireEnded())
-    stream.on('close', () => this.#owner.wireClosed())
+    stream.on('end', () => {
+      if (this.#late === undefined) this.#owner.wireEnded()
+      else this.#late.ended = true
+    })
+    stream.on('close', () => {
+      if (this.#late?.ended === true) this.#late.closed = true
+      else this.#closed()
+    })
     // A break is heard as 'close'; without a listener an 'error' would end the process.
     stream.on('error', ignore)
     if (stream.destroyed) process.nextTick(() => this.#owner.wireClosed())
@@ -119,6 +131,16 @@ export class Wire implements ByteCounts {
 
   get paused(): boolean {
     return this.#paused
+  }
+
+  /** The other side has ended its direction, and its owner knows. */
+  get ended(): boolean {
+    return this.stream.readableEnded && this.#late === undefined
+  }
+
+  /** Nothing flows any more, and its owner knows or learns it now. */
+  get closed(): boolean {
+    return this.stream.destroyed && this.#late === undefined
   }
 
   /** More was written than the other side took; writing should wait for `drained`. */
@@ -173,14 +195,20 @@ export class Wire implements ByteCounts {
   resume(): void {
     if (!this.#paused) return
     this.#paused = false
-    this.stream.resume()
+    if (this.#late === undefined) this.stream.resume()
+    else process.nextTick(this.#onLate)
   }
 
   /** A part of the chunk at hand that stays valid. */
   keep(chunk: Buffer, from: number, to: number): Buffer {
     if (this.#lends && chunk === this.#shared) return Buffer.from(chunk.subarray(from, to))
-    if (chunk === this.#own) this.#own = undefined
+    if (chunk === this.#own?.bytes) this.#own.keep()
     return chunk.subarray(from, to)
+  }
+
+  /** See `PieceLender`. A buffer that all wires share is not lent. */
+  lend(chunk: Buffer): (() => void) | undefined {
+    return chunk === this.#own?.bytes ? this.#own.lend() : undefined
   }
 
   /** Latin1 text. On a socket it leaves at the end of the turn, or before what is done to the wire next. */
@@ -215,15 +243,12 @@ export class Wire implements ByteCounts {
   }
 
   /** Sends a part of the chunk at hand of `source` on to this wire; copies only what cannot be sent at once. */
-  forward(source: Wire, chunk: Buffer, from: number, to: number): void {
+  forward(source: PieceLender, chunk: Buffer, from: number, to: number): void {
     this.sendText()
-    if (chunk !== source.#own) {
-      this.stream.write(source.keep(chunk, from, to))
-      return
-    }
-    this.stream.write(from === 0 && to === chunk.length ? chunk : chunk.subarray(from, to))
-    // Not all has left: the buffer belongs to the kernel's queue now.
-    if (this.stream.writableLength > 0) source.#own = undefined
+    // A stream that is no socket may keep bytes after it has said that they are written.
+    const written = this.#gathers ? source.lend(chunk) : undefined
+    if (written === undefined) this.stream.write(source.keep(chunk, from, to))
+    else this.stream.write(from === 0 && to === chunk.length ? chunk : chunk.subarray(from, to), written)
   }
 
   /** Runs `then` when everything that was written has left, or will at the end of the turn. */
@@ -256,14 +281,38 @@ export class Wire implements ByteCounts {
     cut(this.stream)
   }
 
+  #hold(chunk: Buffer, length: number): void {
+    this.#late ??= new LateReads()
+    this.#late.push(chunk, length)
+  }
+
+  readonly #onLate = (): void => {
+    const late = this.#late
+    if (late === undefined) return
+    while (late.pending && !this.#paused) {
+      const piece = late.shift() as Buffer
+      this.#owner.received(piece, piece.length)
+    }
+    if (late.pending || this.#late !== late) return
+    this.#late = undefined
+    if (late.ended) this.#owner.wireEnded()
+    if (late.closed) this.#owner.wireClosed()
+    else if (!this.#paused) this.stream.resume()
+  }
+
+  /** What was read and not passed on is lost, as with a stream that was cut. */
+  #closed(): void {
+    this.#late = undefined
+    this.#owner.wireClosed()
+  }
+
   /** Returns the buffer for the next read. */
   #next(): Buffer {
-    if (!this.#bulk) {
-      this.#own = undefined
-      return this.#shared
-    }
-    this.#own ??= Buffer.allocUnsafeSlow(READ_BYTES)
-    return this.#own
+    const own = this.#own
+    if (own?.reusable === true && this.#bulk) return own.bytes
+    own?.leave()
+    this.#own = this.#bulk ? pool.take() : undefined
+    return this.#own?.bytes ?? this.#shared
   }
 }
 
@@ -280,84 +329,5 @@ export function countsBelow(socket: ByteCounts, wire: Wire): ByteCounts {
       wire.sendText()
       return socket.bytesWritten
     }
-  }
-}
-
-/** A wire that has left HTTP, as a stream: for upgrades and for joining pipes. */
-export class WireDuplex extends Duplex implements WireOwner {
-  readonly #wire: Wire
-  readonly #onClosed: () => void
-  #ended = false
-  #waiting: ((error?: Error | null) => void) | undefined = undefined
-  /** Bytes since it is a stream. */
-  bytesRead = 0
-  bytesWritten = 0
-
-  /** See `lostBytesOf`. */
-  get lostBytes(): number {
-    return lostBytesOf(this.#wire.stream)
-  }
-
-  /** Takes over `wire`. `onClosed` runs when the wire has closed. */
-  constructor(wire: Wire, onClosed: () => void) {
-    super({ allowHalfOpen: true })
-    this.#wire = wire
-    this.#onClosed = onClosed
-    wire.owner = this
-    // Without a reader nothing is read from the socket.
-    wire.pause()
-    if (wire.stream.destroyed) process.nextTick(() => this.wireClosed())
-    else if (wire.stream.readableEnded) this.wireEnded()
-  }
-
-  /** Its socket. */
-  get carrier(): Duplex {
-    return this.#wire.stream
-  }
-
-  override _read(): void {
-    this.#wire.resume()
-  }
-
-  override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
-    this.bytesWritten += chunk.length
-    this.#wire.writeBytes(chunk)
-    if (this.#wire.congested && !this.#wire.stream.destroyed) this.#waiting = done
-    else done()
-  }
-
-  override _final(done: (error?: Error | null) => void): void {
-    this.#wire.end()
-    done()
-  }
-
-  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
-    // After both ends the wire closes by itself; before, the other side must not take it for a clean end.
-    if (!this.#ended || !this.writableFinished) this.#wire.cut()
-    done(error)
-  }
-
-  received(chunk: Buffer, length: number): void {
-    this.bytesRead += length
-    if (!this.push(this.#wire.keep(chunk, 0, length))) this.#wire.pause()
-  }
-
-  drained(): void {
-    const waiting = this.#waiting
-    this.#waiting = undefined
-    waiting?.()
-  }
-
-  wireEnded(): void {
-    if (this.#ended) return
-    this.#ended = true
-    this.push(null)
-  }
-
-  wireClosed(): void {
-    // What was read before a clean end is still to be taken.
-    if (this.#ended && !this.readableEnded) this.once('end', () => this.destroy())
-    else this.destroy()
-    this.#onClosed()
   }
 }

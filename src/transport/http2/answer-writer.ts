@@ -1,24 +1,15 @@
-import { Readable } from 'node:stream'
-import type { Body, Failure, Outgoing } from '../../flow/exchange.js'
+import type { Failure, Outgoing, PieceLender, PieceSource } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { type BodySink, CodecBody, SMALL } from '../http1/body.js'
-import { StreamGiver } from '../http1/message-writer.js'
-import type { Wire } from '../http1/wire.js'
+import { sourceOf } from '../http1/message-writer.js'
 import { trailerFields } from './heads.js'
 import type { Http2Stream } from './stream.js'
-
-/** A source of bytes that can be paused. */
-interface Giver {
-  pause(): void
-  resume(): void
-  stop(): void
-}
 
 /** Writes the body of one message to its stream and pauses the source while the stream is congested. */
 export class AnswerWriter implements BodySink {
   readonly #stream: Http2Stream
   readonly #broke: (why: Failure) => void
-  #giver: Giver | undefined = undefined
+  #giver: PieceSource | undefined = undefined
   #trailers: (() => HeaderList) | undefined
   /** Remaining bytes of the announced length; -1 if none was announced. */
   #left: number
@@ -46,12 +37,8 @@ export class AnswerWriter implements BodySink {
     } else if (body instanceof CodecBody && !body.transformed) {
       this.#giver = body
       body.sendTo(this)
-    } else this.#giver = body instanceof Readable ? this.#giverOf(body, undefined) : this.#giverOf(body.claim(), body)
+    } else this.#giver = sourceOf(body, this)
     this.flush()
-  }
-
-  #giverOf(stream: Readable, body: Body | undefined): Giver {
-    return new StreamGiver(stream, body, this)
   }
 
   /** Releases the source before the end of the message. */
@@ -71,11 +58,11 @@ export class AnswerWriter implements BodySink {
     if (this.#takes(data.length)) this.#stream.send(Buffer.from(data, 'latin1'))
   }
 
-  chunk(bytes: Buffer, from: number, to: number, wire: Wire | undefined): void {
+  chunk(bytes: Buffer, from: number, to: number, lender: PieceLender | undefined): void {
     if (to === from || !this.#takes(to - from)) return
-    if (wire === undefined) this.#stream.send(from === 0 && to === bytes.length ? bytes : bytes.subarray(from, to))
+    if (lender === undefined) this.#stream.send(from === 0 && to === bytes.length ? bytes : bytes.subarray(from, to))
     else if (to - from <= SMALL) this.#stream.send(Buffer.from(bytes.subarray(from, to)))
-    else this.#stream.send(wire.keep(bytes, from, to))
+    else this.#stream.send(lender.keep(bytes, from, to))
   }
 
   flush(): void {
