@@ -101,10 +101,12 @@ function routeOf({ id, match, path, modules, upstream }: RouteUnit, parts: MapPa
 }
 
 function tcpEdgeOf({ id, ports, modules, upstream }: TcpEdgeUnit, parts: MapParts): TrafficMap['tcp_edges'][number] {
+  const passed = passedHosts(parts.units, id)
   return {
     id,
     name: parts.names.siteOf(id) ?? id,
-    ports: (passedHosts(parts.units, id) ?? ports).map(({ host, port }) => ({ host, port })),
+    protocol: passed === undefined ? 'tcp' : 'tls',
+    ports: (passed ?? ports).map(({ host, port }) => ({ host, port })),
     modules: Object.keys(modules),
     policies: policiesOf(modules, parts),
     rates: ratesOf(parts, 'edge', id),

@@ -5,7 +5,7 @@ import { newId } from '../lib/id.js'
 import { isObject, type Json } from '../lib/json.js'
 import type { Slices } from '../lib/slices.js'
 import { POLICY_MODULE } from '../policy/record-policy.js'
-import { tcpEdge } from '../resources/edges.js'
+import { httpsEdgeRoute } from '../resources/edges.js'
 import { endpoint, endpointLayer } from '../resources/endpoints.js'
 import { createRecord, type Input, type Read, type ReadOptions, readCreate, updateRecord } from '../resources/read.js'
 import type { Resource } from '../resources/resource.js'
@@ -24,7 +24,7 @@ import { mustLeadSomewhere } from './transaction.js'
 /** The traffic that a policy in this body is for. A change of an endpoint without its URL is taken for one of HTTP. */
 function layerOf({ name }: Resource, body: unknown): 'http' | 'tcp' {
   if (name === endpoint.name && isObject(body)) return endpointLayer(String(body.url))
-  return name === tcpEdge.name ? 'tcp' : 'http'
+  return name === httpsEdgeRoute.name ? 'http' : 'tcp'
 }
 
 /** Fails with `ENDPOINT_NOT_CLOUD` for the endpoint of an edge or an agent, and for the default one. */

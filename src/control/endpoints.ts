@@ -6,6 +6,7 @@ import { httpsEdge, PASSTHROUGH, tcpEdge } from '../resources/edges.js'
 import { endpoint, endpointAddress } from '../resources/endpoints.js'
 import { uriOf } from '../resources/present.js'
 import type { Resource } from '../resources/resource.js'
+import { tlsEdge } from '../resources/tls-edges.js'
 import { splitHostport } from '../resources/units.js'
 import type { Unit } from '../runtime/plan.js'
 import type { Body, ResourceRecord } from '../schema/field.js'
@@ -107,6 +108,7 @@ export class Endpoints {
     const lanes = [
       this.#edges(httpsEdge, from),
       this.#edges(tcpEdge, from),
+      this.#edges(tlsEdge, from),
       this.#edges(endpoint, from),
       this.#tunnels(from),
       this.#othersTunnels(from)
@@ -172,7 +174,7 @@ export class Endpoints {
       const { host, port } = splitHostport(hostport)
       const domain = await keeperOfHost(this.#parts.store, host)
       const place = placeOfAddress(stored, hostport)
-      const proto = edge === httpsEdge ? 'https' : body.tls === PASSTHROUGH ? 'tls' : 'tcp'
+      const proto = protoOf(edge, body.tls)
       found.push({
         place,
         record: record(endpointId(place), stored.createdAt, {
@@ -229,6 +231,12 @@ export class Endpoints {
   #ref(resource: Resource, id: string): { readonly id: string; readonly uri: string } {
     return { id, uri: uriOf(resource, { id, body: {} }, this.#parts.baseUrl()) }
   }
+}
+
+/** Returns the protocol of an edge's endpoints. `tls`: the value in a TCP edge. */
+function protoOf(edge: Resource, tls: string | undefined): string {
+  if (edge === httpsEdge) return 'https'
+  return edge === tlsEdge || tls === PASSTHROUGH ? 'tls' : 'tcp'
 }
 
 function record(id: string, createdAt: number, body: Body): ResourceRecord {

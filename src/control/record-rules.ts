@@ -7,10 +7,12 @@ import { judgePaths, type Problem, type UnitProblems } from '../policy/problems.
 import { POLICY_MODULE } from '../policy/record-policy.js'
 import { failoverBackend, httpResponseBackend, weightedBackend } from '../resources/backends.js'
 import { reservedDomain } from '../resources/domains.js'
-import { httpsEdge, httpsEdgeRoute, PASSTHROUGH, tcpEdge } from '../resources/edges.js'
-import { endpoint, isCloudEndpoint } from '../resources/endpoints.js'
+import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../resources/edges.js'
+import { endpoint } from '../resources/endpoints.js'
+import { entryOf, namedHostports } from '../resources/entries.js'
 import { fileBackend } from '../resources/file-backend.js'
 import { staticBackend } from '../resources/static-backend.js'
+import { tlsEdge } from '../resources/tls-edges.js'
 import { splitHostport } from '../resources/units.js'
 import type { Unit } from '../runtime/plan.js'
 import type { Snapshot } from '../runtime/snapshot.js'
@@ -42,8 +44,7 @@ export async function keeperOfHost(reader: StoreReader, host: string): Promise<s
 export function mustNotServe({ kind, id, body }: ResourceRecord, edgeOn: (host: string) => string | undefined): void {
   if (kind !== reservedDomain.name) return
   const edge = edgeOn(String(body.domain))
-  if (edge !== undefined)
-    throw inUse({ kind, id }, [`${isCloudEndpoint(edge) ? endpoint.name : httpsEdge.name} ${edge}`])
+  if (edge !== undefined) throw inUse({ kind, id }, [`${(entryOf(edge) ?? httpsEdge).name} ${edge}`])
 }
 
 /** Fails with `REF_NOT_FOUND` if a new host of an edge or a public cloud endpoint is not covered by a reserved domain. */
@@ -59,9 +60,9 @@ export async function hostsMustBeReserved(
     const message = `${url} is below no reserved domain of the account`
     throw new ControlError(fieldErrors.REF_NOT_FOUND, message, { field: 'url' })
   }
-  if (after.kind !== httpsEdge.name && after.body.tls !== PASSTHROUGH) return
+  if (after.kind !== httpsEdge.name && after.kind !== tcpEdge.name && after.kind !== tlsEdge.name) return
   const held = new Set((before?.body.hostports ?? []) as readonly string[])
-  for (const [index, hostport] of (after.body.hostports as readonly string[]).entries()) {
+  for (const [index, hostport] of namedHostports(after.kind, after.body).entries()) {
     if (held.has(hostport) || (await keeperOfHost(reader, splitHostport(hostport).host)) !== undefined) continue
     const message = `${hostport} is below no reserved domain of the account`
     throw new ControlError(fieldErrors.REF_NOT_FOUND, message, { field: `hostports[${index}]` })
@@ -132,7 +133,7 @@ const GROUPS: ReadonlySet<string> = new Set([weightedBackend.name, failoverBacke
 
 /**
  * Fails with `CONFLICTING_FIELDS` if plain bytes would reach a fixed HTTP response or files, which cannot answer them: from
- * a TCP edge or a route that converts WebSockets, directly or through nested backends. Existing paths are allowed.
+ * a TCP or TLS edge or a route that converts WebSockets, directly or through nested backends. Existing paths are allowed.
  */
 export async function mustCarryBytes(
   reader: StoreReader,
@@ -164,7 +165,8 @@ export async function mustCarryBytes(
 /** Id of the backend to which a record sends plain bytes. */
 function carrierOf({ kind, body }: Place): string | undefined {
   const { backend, websocket_tcp_converter: converter } = body as Readonly<Record<string, Module | null | undefined>>
-  const sends = kind === tcpEdge.name || (kind === httpsEdgeRoute.name && converter?.enabled === true)
+  const sends =
+    kind === tcpEdge.name || kind === tlsEdge.name || (kind === httpsEdgeRoute.name && converter?.enabled === true)
   return sends && backend?.enabled === true ? String(backend.backend) : undefined
 }
 

@@ -66,6 +66,7 @@ export const MEMBER_RIGHTS: Readonly<Record<string, Rights>> = {
   weighted_backend: SHARED,
   failover_backend: SHARED,
   tcp_edge: SHARED,
+  tls_edge: SHARED,
   https_edge: SHARED,
   https_edge_route: { ...SHARED, secrets: 'own' },
   event_destination: ADMINISTERED,

@@ -148,6 +148,10 @@ const EDGE = object({
 const TCP_EDGE = object({
   id: text,
   name: NAME,
+  protocol: {
+    ...words(['tcp', 'tls']),
+    description: 'tls: TLS listeners hand over its connections by server name, and its ports are theirs.'
+  },
   ports: listOf(object({ host: text, port: integer })),
   modules: MODULES,
   policies: POLICIES,

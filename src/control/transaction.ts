@@ -33,6 +33,9 @@ import type { Catalogue, Records, Versioned } from './records.js'
 import { type RecordedChange, recordedChange } from './revision-note.js'
 import type { Touched } from './units.js'
 
+/** Uniqueness space of the hosts and ports of edges and cloud endpoints. */
+const HOSTPORTS = 'hostport'
+
 /**
  * Returns the records to delete with `root`, the root first, dependent records after it. Fails with `IN_USE` if a remaining
  * record needs one of them.
@@ -280,7 +283,8 @@ export class Draft {
       const { kind, id } = error.keeper
       const details = { taken_by: `${kind} ${id}` }
       const pools = kind === endpoint.name && record.body.pooling_enabled === true
-      const why = pools ? ': several endpoints at one URL are not served, whatever their pooling_enabled' : ''
+      const alone = space === HOSTPORTS ? ': a host and port belongs to one edge or endpoint of any kind' : ''
+      const why = pools ? ': several endpoints at one URL are not served, whatever their pooling_enabled' : alone
       throw new ControlError(controlErrors.ALREADY_EXISTS, `${field} is taken by ${kind} ${id}${why}`, {
         field,
         details

@@ -8,6 +8,7 @@ import { cloudEndpoints } from '../resources/endpoints.js'
 import { fileBackends } from '../resources/file-backend.js'
 import { ipPolicies, ipRestrictions, ipRules } from '../resources/ip-policies.js'
 import { staticBackends } from '../resources/static-backend.js'
+import { tlsEdges } from '../resources/tls-edges.js'
 import { type PlannedKind, type PlannedRecord, secretName } from '../resources/units.js'
 import { vaultSecrets, vaults } from '../resources/vaults.js'
 import type { SecretValues, Unit } from '../runtime/plan.js'
@@ -31,6 +32,7 @@ const plannedKinds: readonly PlannedKind[] = [
   httpsEdges,
   httpsRoutes,
   tcpEdges,
+  tlsEdges,
   cloudEndpoints
 ]
 

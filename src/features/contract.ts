@@ -59,12 +59,12 @@ export interface ModuleScope extends KeptStateDraft {
   secret(path: string): string | undefined
 }
 
-/** Owner of a module: a route of an HTTPS edge, or a TCP edge. */
-type Carrier = 'https' | 'tcp'
+/** Owner of a module: a route of an HTTPS edge, a TCP edge or a TLS edge. */
+export type Carrier = 'https' | 'tcp' | 'tls'
 
-/** Module of routes or TCP edges. */
+/** Module of routes, TCP edges or TLS edges. */
 export interface RouteModule {
-  /** Field name in routes and TCP edges. */
+  /** Field name in its owners. */
   readonly name: string
   readonly on: readonly Carrier[]
   /** Names of modules that cannot be enabled together with it. */

@@ -235,7 +235,7 @@ const RESTRICTED = refuse(flowErrors.IP_RESTRICTED)
 const routeModule = defineModule({
   name: 'ip_restriction',
   description: 'Refuses clients whose address the policies do not allow.',
-  on: ['https', 'tcp'],
+  on: ['https', 'tcp', 'tls'],
   fields: {
     ip_policies: refs(IP_POLICY, {
       description: 'The policies that decide.',

@@ -5,7 +5,7 @@ import { basicAuth } from './basic-auth/feature.js'
 import { bodyReplace } from './body-replace/feature.js'
 import { circuitBreaker } from './circuit-breaker/feature.js'
 import { compression } from './compression/feature.js'
-import type { Feature, RouteModule } from './contract.js'
+import type { Carrier, Feature, RouteModule } from './contract.js'
 import { cors } from './cors.js'
 import { errorPages } from './error-pages.js'
 import { forwardInternal } from './forward-internal.js'
@@ -18,6 +18,7 @@ import { login } from './login/feature.js'
 import { rateLimit } from './rate-limit/feature.js'
 import { respond } from './respond.js'
 import { terminateTls } from './terminate-tls.js'
+import { tlsTermination } from './tls-termination.js'
 import { trafficPolicy } from './traffic-policy.js'
 import { urlRewrite } from './url-rewrite/feature.js'
 import { userAgentFilter } from './user-agent-filter.js'
@@ -26,7 +27,7 @@ import { waf } from './waf/feature.js'
 import { webhook } from './webhook/feature.js'
 import { websocketTcpConverter } from './websocket-tcp-converter.js'
 
-/** All features. Module fields in routes and TCP edges have this order. */
+/** All features. Module fields have this order. */
 export const features: readonly Feature[] = [
   ipRestriction,
   circuitBreaker,
@@ -37,6 +38,7 @@ export const features: readonly Feature[] = [
   websocketTcpConverter,
   errorPages,
   userAgentFilter,
+  tlsTermination,
   trafficPolicy,
   basicAuth,
   bodyReplace,
@@ -58,6 +60,7 @@ export const features: readonly Feature[] = [
  *
  * - Error pages see the refusals of all others, because the response steps of modules before a refusal run.
  * - Access checks come first, the cheapest before the more expensive ones.
+ * - TLS ends after the check of the address, which costs no handshake, and before the policy, which sees the client's certificate.
  * - CORS comes before any login, limit or signature: a preflight request has none of these.
  * - Headers are edited before the policy, which sees the upstream's request, and after the checks, which see the original.
  * - The breaker refuses before the policy spends work on a request to a failing upstream. It sees the response of the upstream or Sluice,
@@ -69,6 +72,7 @@ export const features: readonly Feature[] = [
 const MODULE_ORDER: readonly string[] = [
   'error_pages',
   'ip_restriction',
+  'tls_termination',
   'cors',
   'user_agent_filter',
   'webhook_verification',
@@ -99,14 +103,14 @@ const declared: readonly RouteModule[] = features.flatMap(({ modules = [] }) => 
 /** All modules in order of execution. */
 export const modules: readonly RouteModule[] = inOrder(declared, MODULE_ORDER)
 
-/** Returns the module fields of a route (`https`) or TCP edge (`tcp`) by name. */
-export function moduleFields(carrier: 'https' | 'tcp'): Readonly<Record<string, Field>> {
+/** Returns the module fields of a route (`https`), TCP edge (`tcp`) or TLS edge (`tls`) by name. */
+export function moduleFields(carrier: Carrier): Readonly<Record<string, Field>> {
   const present = declared.filter(({ on }) => on.includes(carrier))
   return Object.fromEntries(present.map((module) => [module.name, module.field(carrier)]))
 }
 
 /** Returns the rules for modules that cannot be enabled together. Throws if one of them does not exist. */
-export function moduleRules(carrier: 'https' | 'tcp', found: readonly RouteModule[] = declared): readonly Rule[] {
+export function moduleRules(carrier: Carrier, found: readonly RouteModule[] = declared): readonly Rule[] {
   const present = found.filter(({ on }) => on.includes(carrier))
   return present.flatMap(({ name, excludes }) =>
     excludes.map((other) => {

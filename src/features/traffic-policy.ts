@@ -60,8 +60,8 @@ const DESCRIPTION = 'A traffic policy document, YAML or JSON.'
 const routeModule = defineModule({
   name: POLICY_MODULE,
   description: 'Runs a traffic policy document.',
-  on: ['https', 'tcp'],
-  fields: (on) => ({ value: policyDocument(on === 'tcp' ? 'tcp' : 'http') }),
+  on: ['https', 'tcp', 'tls'],
+  fields: (on) => ({ value: policyDocument(on === 'https' ? 'http' : 'tcp') }),
   // The plan has replaced the document by the key of its own unit.
   compile({ policy: key }: { readonly policy: string }, { services }) {
     const step =
@@ -120,6 +120,6 @@ function policyDocument(layer: 'http' | 'tcp'): Field<string> {
 
 export const trafficPolicy = defineFeature({
   name: 'traffic-policy',
-  summary: 'Runs the traffic policy of a route or a TCP edge.',
+  summary: 'Runs the traffic policy of a route, a TCP edge or a TLS edge.',
   modules: [routeModule]
 })

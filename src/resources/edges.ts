@@ -1,56 +1,25 @@
 import Type from 'typebox'
 import { moduleFields, moduleRules } from '../features/registry.js'
 import { siteNameOf } from '../runtime/names.js'
-import {
-  type EdgeTls,
-  type Hsts,
-  type ModuleConfigs,
-  type PolicyUnit,
-  policyKey,
-  type SecretReference,
-  type Unit,
-  upstreamKey
-} from '../runtime/plan.js'
-import { defineField, type Field } from '../schema/field.js'
+import { type EdgeTls, type Hsts, policyKey } from '../runtime/plan.js'
+import type { Field } from '../schema/field.js'
 import { choice, computed, constant, described, flag, integer, text, texts } from '../schema/fields.js'
 import { FORMS, refusalOfTcpHost } from '../schema/formats.js'
 import { responseSchema } from '../schema/json-schema.js'
 import { module, type RuleView } from '../schema/objects.js'
-import { parent, ref, refs, type Target, writtenById } from '../schema/references.js'
+import { parent, writtenById } from '../schema/references.js'
+import { minTlsVersion } from '../schema/tls-version.js'
 import { HTTP_BACKENDS, TCP_BACKENDS } from './backends.js'
-import { certificateAuthority } from './certificates.js'
-import { pathOf, present } from './present.js'
-import { defineResource, type RecordOf, type Resource } from './resource.js'
-import {
-  authorityKey,
-  edgeKey,
-  ownName,
-  type PlannedRecord,
-  planned,
-  routeKey,
-  secretAt,
-  splitHostport,
-  tcpEdgeKey
-} from './units.js'
+import { backendModule, mutualTls, plannedModules, policyTests } from './edge-parts.js'
+import { present } from './present.js'
+import { defineResource, type RecordOf } from './resource.js'
+import { authorityKey, edgeKey, ownName, planned, routeKey, splitHostport, tcpEdgeKey } from './units.js'
 
 /** Identity of the HTTPS edge for its routes; the edge itself is defined below them. */
 const HTTPS_EDGE = { name: 'https_edge', path: '/edges/https', idPrefix: 'edghts' } as const
 
 /** One year in seconds. */
 const YEAR = 365 * 86_400
-
-/** Returns the module that forwards traffic. `targets`: kinds of backends that can carry it. */
-function backendModule(targets: readonly Target[]) {
-  return module('Where traffic goes.', { backend: ref(targets, { description: 'The backend.', required: true }) })
-}
-
-/** Tests stored beside the policy. */
-const policyTests = text({
-  description:
-    'An extension of Sluice: tests of traffic_policy, a document as "sluice test" reads it, YAML or JSON. A write that changes the ' +
-    'policy or its tests runs them first, and is refused when one fails. Without a policy they wait for one.',
-  bytes: 256 * 1024
-})
 
 const unsupported = (name: string) => constant(null, `${name} is not supported; always null.`)
 
@@ -156,17 +125,10 @@ export const httpsEdge = defineResource({
       distinct: true,
       unique: 'hostport'
     }),
-    mutual_tls: module('Asks clients for a certificate.', {
-      certificate_authorities: refs(certificateAuthority, {
-        description: 'Authorities whose certificates are taken.',
-        required: true,
-        min: 1,
-        as: 'certificate_authority_ids'
-      })
-    }),
+    mutual_tls: mutualTls(),
     tls_termination: module('How TLS ends here.', {
       terminate_at: constant('edge', 'Where TLS ends; always edge.'),
-      min_version: minVersion()
+      min_version: minTlsVersion()
     }),
     on_http: choice(['option', 'serve', 'redirect', 'refuse'], {
       description:
@@ -211,19 +173,6 @@ export const httpsEdge = defineResource({
 function preloadable({ body, report }: RuleView): void {
   if (body.preload !== true || (body.include_subdomains === true && (body.max_age as number) >= YEAR)) return
   report('preload', 'FIELD_INVALID', `needs include_subdomains and a max_age of ${YEAR} or more`)
-}
-
-function minVersion(): Field<string> {
-  const version = choice(['1.2', '1.3'], { description: 'Lowest version of TLS.', default: '1.2' })
-  return defineField<string>({
-    ...version,
-    read(written, at, path, reading) {
-      if (written !== '1.0' && written !== '1.1') return version.read(written, at, path, reading)
-      const message = 'must be 1.2 or 1.3: TLS 1.0 and 1.1 are broken (RFC 8996) and not spoken'
-      reading.report({ field: at, code: 'FIELD_INVALID', message })
-      return undefined
-    }
-  })
 }
 
 /** Value of `tls` for an edge that receives its connections from TLS listeners. */
@@ -272,49 +221,6 @@ export const tcpEdge = defineResource({
   }
 })
 
-type ModuleBody = { readonly enabled: boolean } & Readonly<Record<string, unknown>>
-
-/** Compiled modules of a record: configurations of the enabled ones, the upstream's key and the policy. */
-interface PlannedModules {
-  readonly modules: ModuleConfigs
-  readonly upstream: { readonly upstream?: string }
-  readonly units: readonly (readonly [key: string, unit: Unit])[]
-}
-
-/**
- * Plans the modules of a record. The backend becomes a key and the policy a separate unit; other modules are part of their owner's unit.
- */
-function plannedModules(resource: Resource, planned: PlannedRecord): PlannedModules {
-  const { record } = planned
-  const modules: Record<string, unknown> = {}
-  const units: [string, Unit][] = []
-  let upstream: PlannedModules['upstream'] = {}
-  for (const name of resource.modules) {
-    const body = record.body[name] as ModuleBody | null | undefined
-    if (body?.enabled !== true) continue
-    if (name === 'backend') upstream = { upstream: upstreamKey(body.backend as string) }
-    else if (name === 'traffic_policy') {
-      const key = policyKey(record.id)
-      const source = `${pathOf(resource, record)}/${name}`
-      const carrier = resource.name === tcpEdge.name ? { carrier: 'tcp' as const } : {}
-      const unit: PolicyUnit = { kind: 'policy', owner: record.id, text: body.value as string, source, ...carrier }
-      units.push([key, unit])
-      modules[name] = { policy: key }
-    } else modules[name] = config(planned, name, body)
-  }
-  return { modules, upstream, units }
-}
-
-function config(planned: PlannedRecord, name: string, { enabled: _, ...body }: ModuleBody): object {
-  const prefix = `${name}.`
-  const secrets: Record<string, SecretReference> = {}
-  for (const path of Object.keys(planned.record.secrets).sort()) {
-    const reference = path.startsWith(prefix) ? secretAt(planned, path) : undefined
-    if (reference !== undefined) secrets[path.slice(prefix.length)] = reference
-  }
-  return Object.keys(secrets).length === 0 ? body : { ...body, secrets }
-}
-
 type TlsVersion = NonNullable<EdgeTls['minVersion']>
 
 /** Units of HTTPS edges. */
@@ -359,7 +265,7 @@ export const httpsRoutes = planned(
   (id) => [routeKey(id), policyKey(id)],
   (one) => {
     const { id, body } = one.record
-    const { modules, upstream, units } = plannedModules(httpsEdgeRoute, one)
+    const { modules, upstream, units } = plannedModules(httpsEdgeRoute, one, {})
     const match = body.match_type === 'exact_path' ? 'exact' : 'prefix'
     // Records of older versions hold the path as written.
     const read = FORMS.path(body.match)
@@ -376,7 +282,7 @@ export const tcpEdges = planned(
   (id) => [tcpEdgeKey(id), edgeKey(id), policyKey(id)],
   (one) => {
     const { id, body } = one.record
-    const { modules, upstream, units } = plannedModules(tcpEdge, one)
+    const { modules, upstream, units } = plannedModules(tcpEdge, one, { carrier: 'tcp' })
     const hosts = body.hostports.map(splitHostport)
     const isPassed = body.tls === PASSTHROUGH
     // The unit of a passed-through edge has no ports to be named by.

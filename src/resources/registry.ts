@@ -12,6 +12,7 @@ import { tunnel, tunnelSession } from './live.js'
 import type { Resource } from './resource.js'
 import { sshCertificateAuthority, sshHostCertificate, sshUserCertificate } from './ssh.js'
 import { staticBackend } from './static-backend.js'
+import { tlsEdge } from './tls-edges.js'
 import { vault, vaultSecret } from './vaults.js'
 
 /** All resources. A resource comes after those it refers to, so that records can be created in this order. */
@@ -38,6 +39,7 @@ export const resources: readonly Resource[] = [
   weightedBackend,
   failoverBackend,
   tcpEdge,
+  tlsEdge,
   httpsEdge,
   httpsEdgeRoute,
   eventDestination,

@@ -98,6 +98,7 @@ const NOUNS = {
   edge_https: 'An HTTPS edge',
   edge_https_route: 'A route of an HTTPS edge',
   edge_tcp: 'A TCP edge',
+  edge_tls: 'A TLS edge',
   event_destination: 'An event destination',
   event_subscription: 'An event subscription',
   ip_policy: 'An IP policy',

@@ -4,7 +4,8 @@ import { actions, features, moduleRules, modules } from '../../src/features/regi
 import { NO_UNITS } from '../../src/flow/flow.js'
 import { type Cidr, CidrSet, parseCidr } from '../../src/lib/ip.js'
 import { confinedActions } from '../../src/policy/action.js'
-import { httpsEdgeRoute, tcpEdge } from '../../src/resources/edges.js'
+import { httpsEdgeRoute } from '../../src/resources/edges.js'
+import { tlsEdge } from '../../src/resources/tls-edges.js'
 import { Metrics } from '../../src/telemetry/metrics.js'
 import { makeFlow } from '../helpers/flow.js'
 import { Kit, outcomeOf } from './kit.js'
@@ -27,12 +28,15 @@ function compiled(name: string, config: Record<string, unknown>) {
 t.test('the registry has only modules that the API knows, each once', async (t) => {
   const names = modules.map(({ name }) => name)
   t.equal(new Set(names).size, names.length)
-  for (const name of names) t.ok((httpsEdgeRoute.modules as readonly string[]).includes(name), name)
+  const known = new Set([...httpsEdgeRoute.modules, ...tlsEdge.modules])
+  for (const name of names) t.ok(known.has(name), name)
 })
 
 t.test('what refuses goes before what spends, and what compresses after what writes', async (t) => {
   const at = (name: string) => modules.findIndex((one) => one.name === name)
   t.ok(at('ip_restriction') < at('user_agent_filter'))
+  t.ok(at('ip_restriction') < at('tls_termination'))
+  t.ok(at('tls_termination') < at('traffic_policy'))
   t.ok(at('user_agent_filter') < at('circuit_breaker'))
   t.ok(at('request_headers') < at('traffic_policy'))
   t.ok(at('circuit_breaker') < at('traffic_policy'))
@@ -75,12 +79,15 @@ t.test('an exclusion of a module that does not exist is a defect of its feature'
   t.same(moduleRules('tcp'), [])
 })
 
-t.test('modules of TCP edges have a step for connections', async (t) => {
+t.test('modules of TCP and TLS edges have a step for connections', async (t) => {
   const configs: Record<string, Record<string, unknown>> = {
     ip_restriction: { ip_policies: [] },
+    tls_termination: { min_version: '1.2' },
     traffic_policy: { policy: 'policy:x' }
   }
-  for (const name of tcpEdge.modules.filter((one) => one !== 'backend')) {
+  const planned = modules.filter(({ on }) => on.includes('tcp') || on.includes('tls')).map(({ name }) => name)
+  t.same(planned, ['ip_restriction', 'tls_termination', 'traffic_policy'])
+  for (const name of planned) {
     t.type(compiled(name, configs[name] ?? {}).connect, 'function', name)
   }
 })

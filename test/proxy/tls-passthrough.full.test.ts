@@ -1,50 +1,15 @@
 import { once } from 'node:events'
-import { connect as connectTcp, type Socket } from 'node:net'
-import { connect, createServer, type TLSSocket } from 'node:tls'
-import t, { type Test } from 'tap'
+import { connect as connectTcp } from 'node:net'
+import { connect } from 'node:tls'
+import t from 'tap'
 import { account, create, site, visit } from '../helpers/account.js'
 import { ManualClock } from '../helpers/clock.js'
-import { type RunningSluice, startSluice } from '../helpers/sluice.js'
+import type { RunningSluice } from '../helpers/sluice.js'
 import { answering, RawUpstream } from '../helpers/upstream.js'
-import { freePort } from './free-port.js'
-import { type Authority, askTls, authority, certificate, session } from './tls-client.js'
+import { askTls, authority, certificate, session } from './tls-client.js'
+import { client, connectionOf, gone, refusedTls, start, tlsServer } from './tls-peers.js'
 
 const OK = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'
-
-interface Started {
-  readonly sluice: RunningSluice
-  /** Of the TLS listener. */
-  readonly port: number
-  readonly ca: Authority
-}
-
-async function start(t: Test, options: Record<string, string> = {}, clock?: ManualClock): Promise<Started> {
-  const port = await freePort()
-  const sluice = await startSluice(t, {
-    options: { LISTENERS: `https://127.0.0.1:${port}`, ...options },
-    ...(clock === undefined ? {} : { clock })
-  })
-  return { sluice, port, ca: await authority('Test CA') }
-}
-
-/** A TLS server with a certificate of its own, which answers each line of text by its name, the name that the client asked for and the line. */
-async function tlsServer(t: Test, name: string, ca: Authority, names: readonly string[]) {
-  const { pem, key } = await certificate(name, ca, names)
-  const sockets = new Set<TLSSocket>()
-  const server = createServer({ cert: pem, key }, (socket) => {
-    sockets.add(socket)
-    socket.on('error', () => undefined)
-    socket.on('data', (chunk: Buffer) => socket.write(`${name} ${socket.servername} ${chunk}`))
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy()
-    server.close()
-  })
-  const { port } = server.address() as { port: number }
-  return { port, sockets }
-}
 
 async function passthrough(
   sluice: RunningSluice,
@@ -60,45 +25,6 @@ async function passthrough(
   }
   return (await create(sluice, '/edges/tcp', { ...body, ...more })).id
 }
-
-interface Client {
-  readonly socket: TLSSocket
-  readonly subject: string
-  say(text: string): Promise<string>
-}
-
-/** A TLS client that checks the certificate of the server. */
-async function client(port: number, servername: string, ca: Authority, below?: Socket): Promise<Client> {
-  const to = below === undefined ? { host: '127.0.0.1', port } : { socket: below }
-  const socket = connect({ ...to, servername, ca: ca.pem })
-  socket.on('error', () => undefined)
-  await once(socket, 'secureConnect')
-  const say = async (text: string) => {
-    socket.write(text)
-    const [answer] = (await once(socket, 'data')) as [Buffer]
-    return answer.toString()
-  }
-  return { socket, subject: socket.getPeerX509Certificate()?.subject ?? '', say }
-}
-
-/** How a connection without a TLS session ends: the alert, the close. */
-async function refusedTls(port: number, servername?: string): Promise<string> {
-  const socket = connect({ host: '127.0.0.1', port, rejectUnauthorized: false, ...(servername && { servername }) })
-  return await new Promise((resolve) => {
-    socket.once('secureConnect', () => {
-      resolve(`shown ${socket.getPeerX509Certificate()?.subject}`)
-      socket.destroy()
-    })
-    socket.once('error', ({ code }: NodeJS.ErrnoException) => resolve(code ?? ''))
-    socket.once('close', () => resolve('closed'))
-  })
-}
-
-/** Resolves when the connection is over, however it ended. */
-const gone = (socket: TLSSocket) => new Promise<void>((resolve) => socket.once('close', () => resolve()))
-
-const connectionOf = (sluice: RunningSluice, edge: string) =>
-  sluice.line(({ msg, edge: id, bytes_in }) => msg === 'connection' && id === edge && bytes_in !== undefined)
 
 t.test(
   'TLS of its names is not ended: the client sees the certificate of the server, other names are ended here',

@@ -320,6 +320,28 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       policy_tests: ''
     }
   },
+  tls_edge: {
+    full: {
+      ...described,
+      hostports: ['db.example.com:443', '*.db.example.com:5432'],
+      backend: { backend_id: idOf('bkdtg') },
+      ip_restriction: { ip_policy_ids: [idOf('ipp')] },
+      mutual_tls: { certificate_authority_ids: [idOf('ca')] },
+      tls_termination: { terminate_at: 'edge', min_version: '1.3' },
+      traffic_policy: { value: policy('on_tcp_connect', 'deny') },
+      policy_tests: refuses(0)
+    },
+    change: {
+      ...changed,
+      hostports: [],
+      backend: { enabled: false, backend_id: idOf('bkdsc') },
+      ip_restriction: { enabled: false, ip_policy_ids: [idOf('ipp', 2)] },
+      mutual_tls: { enabled: false, certificate_authority_ids: [idOf('ca', 2)] },
+      tls_termination: {},
+      traffic_policy: { enabled: false, value: 'on_tcp_connect: []' },
+      policy_tests: ''
+    }
+  },
   https_edge: {
     full: {
       ...described,

@@ -1,32 +1,13 @@
-import { once } from 'node:events'
-import { type AddressInfo, createServer, type Socket } from 'node:net'
-import { type ConnectionOptions, connect } from 'node:tls'
+import type { ConnectionOptions } from 'node:tls'
 import t from 'tap'
 import { type HelloRead, HelloReader } from '../../src/transport/tls/client-hello.js'
+import { helloOf } from './hello-of.js'
 
 const RECORD = 5
 const HANDSHAKE = 22
 
 /** 253 octets. */
 const LONGEST = [63, 63, 63, 61].map((length) => 'a'.repeat(length)).join('.')
-
-/** What a client of node, that is of OpenSSL, says first. */
-async function helloOf(options: ConnectionOptions): Promise<Buffer> {
-  const server = createServer()
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const client = connect({ host: '127.0.0.1', port: (server.address() as AddressInfo).port, ...options })
-  client.on('error', () => undefined)
-  const [socket] = (await once(server, 'connection')) as [Socket]
-  let bytes = Buffer.alloc(0)
-  while (bytes.length < RECORD || bytes.length < RECORD + bytes.readUInt16BE(3)) {
-    bytes = Buffer.concat([bytes, ((await once(socket, 'data')) as [Buffer])[0]])
-  }
-  client.destroy()
-  socket.destroy()
-  server.close()
-  return bytes
-}
 
 function record(content: Buffer, type = HANDSHAKE): Buffer {
   return Buffer.concat([Buffer.from([type, 3, 1, content.length >> 8, content.length & 255]), content])

@@ -7,8 +7,9 @@ import type { Clock } from '../../lib/clock.js'
 import { type Json, timestampText } from '../../lib/json.js'
 import { Slices } from '../../lib/slices.js'
 import type { LimitBucket, LimitedKey, LiveLimit, PolicyLimit } from '../../policy/live-limit.js'
-import { httpsEdge, tcpEdge } from '../../resources/edges.js'
+import { httpsEdge } from '../../resources/edges.js'
 import { cloudEndpointPath } from '../../resources/endpoints.js'
+import { entryOf } from '../../resources/entries.js'
 import { commandEventType } from '../../resources/resource.js'
 import { ownerIdOf, UnitNames } from '../../runtime/names.js'
 import type { PolicyUnit } from '../../runtime/plan.js'
@@ -322,7 +323,7 @@ function ownerOf(units: Snapshot['plan']['units'], { owner, author }: PolicyUnit
   // Several agents may serve one address, each with its own endpoint.
   if (author === 'agent' || cloud !== undefined) return { kind: 'endpoint', id, name, path: cloud }
   if (route?.kind === 'route') return { kind: 'route', id, name, path: `${httpsEdge.path}/${route.edge}/routes/${id}` }
-  const { path } = units.get(`tcp_edge:${id}`) === undefined ? httpsEdge : tcpEdge
+  const { path } = entryOf(id) ?? httpsEdge
   return { kind: 'edge', id, name, path: `${path}/${id}` }
 }
 

@@ -3,10 +3,10 @@ import { hostsMustBeReserved, mustCarryBytes } from '../../control/record-rules.
 import { Catalogue, everyRecord } from '../../control/records.js'
 import { ownersMustExist } from '../../control/rights.js'
 import { reservedDomain } from '../../resources/domains.js'
-import { httpsEdge } from '../../resources/edges.js'
+import { ENTRIES, namedHostports } from '../../resources/entries.js'
 import { claimsOf, linksOf, newLinks, type Resource } from '../../resources/resource.js'
 import { splitHostport } from '../../resources/units.js'
-import type { Link, ResourceRecord } from '../../schema/field.js'
+import type { Body, Link, ResourceRecord } from '../../schema/field.js'
 import { idsByKind, pieces } from '../../store/queries.js'
 import type { KeptClaim, KeyedUpdate, NewRecord, RecordKey, Reference } from '../../store/records.js'
 import type { StoreTransaction } from '../../store/store.js'
@@ -178,19 +178,21 @@ class Writing {
     }
   }
 
-  /** Checks that no remaining edge uses the name of a deleted reserved domain. */
+  /** Checks that no remaining edge or cloud endpoint uses the name of a deleted reserved domain. */
   async mustNotBeServed(gone: readonly Gone[]): Promise<void> {
     const domains = new Map<unknown, string>()
     for (const { before } of gone) {
       if (before.kind === reservedDomain.name) domains.set(before.body.domain, textOf(before))
     }
     if (domains.size === 0) return
-    for await (const page of everyRecord(this.#tx, httpsEdge.name)) {
-      for (const edge of page) {
-        const { hostports } = edge.body as { readonly hostports?: readonly string[] }
-        for (const host of new Set((hostports ?? []).map((hostport) => splitHostport(hostport).host))) {
-          const domain = domains.get(host)
-          if (domain !== undefined) this.#inUse(domain, edge)
+    for (const { name } of ENTRIES) {
+      for await (const page of everyRecord(this.#tx, name)) {
+        for (const entry of page) {
+          const hostports = namedHostports(name, entry.body as Body)
+          for (const host of new Set(hostports.map((hostport) => splitHostport(hostport).host))) {
+            const domain = domains.get(host)
+            if (domain !== undefined) this.#inUse(domain, entry)
+          }
         }
       }
     }

@@ -95,6 +95,7 @@ t.test('a name is listed once, and the worst of its edges shows', async (t) => {
         {
           id: 'edgtcp_1',
           name: 'db',
+          protocol: 'tcp',
           ports: [{ host: '0.0.0.0', port: 5432 }],
           modules: [],
           policies: [],

@@ -1,4 +1,4 @@
-/** The places of policies: every route and TCP edge of the API, and every policy that serves, wherever it is written. */
+/** The places of policies: every route, TCP edge and TLS edge of the API, and every policy that serves, wherever it is written. */
 
 import { call } from './api.js'
 import { everyOf } from './ui.js'
@@ -24,9 +24,10 @@ const declaredAt = (source) => `${source} holds it, and it changes there alone.`
  * @returns {Promise<{ places: Place[], omitted: number }>}
  */
 export async function loadPlaces() {
-  const [https, tcp, map] = await Promise.all([
+  const [https, tcp, tls, map] = await Promise.all([
     everyOf('/edges/https', 'https_edges'),
     everyOf('/edges/tcp', 'tcp_edges'),
+    everyOf('/edges/tls', 'tls_edges'),
     call('GET', '/map')
   ])
   /** @type {Map<string, Served>} */
@@ -35,7 +36,8 @@ export async function loadPlaces() {
     for (const one of policies) served.set(one.owner, one)
   const records = [
     ...https.flatMap((edge) => edge.routes.map((/** @type {any} */ route) => routePlace(edge, route, served))),
-    ...tcp.map((edge) => tcpPlace(edge, served))
+    ...tcp.map((edge) => bytesPlace('tcp', edge, served)),
+    ...tls.map((edge) => bytesPlace('tls', edge, served))
   ]
   const known = new Set(records.map(({ id }) => id))
   const declared = new Set(https.filter((edge) => edge.declared !== undefined).map(({ id }) => id))
@@ -79,11 +81,18 @@ function routePlace(edge, route, served) {
   }
 }
 
-/** @param {any} edge @param {ReadonlyMap<string, Served>} served @returns {Place} */
-function tcpPlace(edge, served) {
+/**
+ * The place of a TCP or TLS edge.
+ * @param {'tcp' | 'tls'} kind
+ * @param {any} edge
+ * @param {ReadonlyMap<string, Served>} served
+ * @returns {Place}
+ */
+function bytesPlace(kind, edge, served) {
   const title = edge.hostports.join(', ')
-  const path = `/edges/tcp/${edge.id}`
-  return { ...written(edge, served), title, layer: 'tcp', path, resource: 'tcp_edge', route: undefined, example: '' }
+  const path = `/edges/${kind}/${edge.id}`
+  const resource = `${kind}_edge`
+  return { ...written(edge, served), title, layer: 'tcp', path, resource, route: undefined, example: '' }
 }
 
 /**

@@ -76,11 +76,11 @@ function Edge({ edge: { name, hosts, every_host: every, protocol, rates, routes 
 }
 
 /** @param {{ edge: any }} props */
-function TcpEdge({ edge: { ports, modules, policies, rates, backend } }) {
+function TcpEdge({ edge: { protocol, ports, modules, policies, rates, backend } }) {
   const title = ports.map((/** @type {any} */ { host, port }) => `${host === '' ? '' : `${host}:`}${port}`).join(', ')
-  return html`<section class="panel edge" aria-label=${`TCP ${title}`}>
+  return html`<section class="panel edge" aria-label=${`${protocol.toUpperCase()} ${title}`}>
     <h2>${title}</h2>
-    <p class="row"><${Badge}>tcp<//> <${Rates} rates=${rates} what="connections" /> <${Modules} modules=${modules} policies=${policies} /></p>
+    <p class="row"><${Badge}>${protocol}<//> <${Rates} rates=${rates} what="connections" /> <${Modules} modules=${modules} policies=${policies} /></p>
     <ul class="tree"><li><${Backend} backend=${backend} /></li></ul>
   </section>`
 }

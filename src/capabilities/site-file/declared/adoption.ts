@@ -12,6 +12,7 @@ import { fileBackend } from '../../../resources/file-backend.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from '../../../resources/ip-policies.js'
 import type { Resource } from '../../../resources/resource.js'
 import { staticBackend } from '../../../resources/static-backend.js'
+import { tlsEdge } from '../../../resources/tls-edges.js'
 import { vault, vaultSecret } from '../../../resources/vaults.js'
 import type { StoreReader } from '../../../store/store.js'
 import { Adopter } from './adopter.js'
@@ -57,11 +58,13 @@ export async function adoptionOf(reader: StoreReader, parts: AdoptionParts): Pro
   }
   const adopter = new Adopter(found, parts.edgesOnHttp)
   const { records: taken, ...written } = adopter.adopt()
-  const cloud: string[] = []
-  for await (const page of everyRecord(reader, endpoint.name)) {
-    for (const { body } of page) cloud.push(JSON.stringify(body))
+  const staying: string[] = []
+  for (const { name } of [endpoint, tlsEdge]) {
+    for await (const page of everyRecord(reader, name)) {
+      for (const { body } of page) staying.push(JSON.stringify(body))
+    }
   }
-  const named = policiesNamedByStaying(found, taken, cloud)
+  const named = policiesNamedByStaying(found, taken, staying)
   for (const id of named.policies)
     adopter.leave(ipPolicy, id, 'is in the file and stays in the API too, where a policy names it')
   const order = new Map(ADOPTED.map(({ name }, index) => [name, index]))
@@ -110,11 +113,11 @@ async function usedOutside(
   return !going.has(`${httpsEdge.name} ${String((route?.body as { edge_id?: unknown } | undefined)?.edge_id)}`)
 }
 
-/** Returns IP policies that remaining policies name by their ids, and those records with their rules. `cloud`: policies of cloud endpoints. */
+/** Returns IP policies that remaining policies name by their ids, and those records with their rules. `others`: other records that stay. */
 function policiesNamedByStaying(
   found: ReadonlyMap<string, readonly Found[]>,
   taken: readonly RemovedRecord[],
-  cloud: readonly string[]
+  others: readonly string[]
 ): { readonly policies: readonly string[]; readonly records: ReadonlySet<string> } {
   const all = ({ name }: Resource) => found.get(name) ?? []
   const going = new Set(taken.map(({ id }) => id))
@@ -122,7 +125,7 @@ function policiesNamedByStaying(
     ...all(httpsEdgeRoute).filter(({ record }) => !going.has(String(record.body.edge_id))),
     ...all(tcpEdge).filter(({ record }) => !going.has(record.id))
   ]
-  const texts = [...cloud, ...staying.map(({ record }) => JSON.stringify(record.body.traffic_policy ?? null))]
+  const texts = [...others, ...staying.map(({ record }) => JSON.stringify(record.body.traffic_policy ?? null))]
   const named = all(ipPolicy).map(({ record }) => record.id)
   const policies = named.filter((id) => texts.some((text) => text.includes(id)))
   const rules = all(ipPolicyRule).filter(({ record }) => policies.includes(String(record.body.ip_policy)))
