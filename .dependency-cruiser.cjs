@@ -54,7 +54,7 @@ const PACKAGES = {
   flow: [],
   expression: ['cel-js'],
   policy: ['yaml', 'typebox', 'lru-cache'],
-  features: ['yaml', 'typebox', 'jose', 'lru-cache', 'openid-client'],
+  features: ['yaml', 'typebox', 'jose', 'lru-cache', 'openid-client', '@node-saml/node-saml', '@xmldom/xmldom'],
   transport: [],
   runtime: [],
   telemetry: ['prom-client'],

@@ -91,6 +91,7 @@ function sessionOf(i: number): string {
     refreshToken: 'r'.repeat(100),
     expiresAt: 0,
     number: 0,
+    attributes: {},
     sid: '',
     identityToken: 'i'.repeat(900)
   })

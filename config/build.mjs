@@ -27,7 +27,8 @@ const ENTRIES = {
   thread: 'src/lib/http-client/thread.ts',
   'replace-thread': 'src/features/body-replace/replace-thread.ts',
   'hash-thread': 'src/features/basic-auth/hash-thread.ts',
-  'rules-thread': 'src/features/waf/rules-thread.ts'
+  'rules-thread': 'src/features/waf/rules-thread.ts',
+  'saml-thread': 'src/features/login/saml/saml-thread.ts'
 }
 
 /** They bring files that are read from their own folders: a compiled library and a database. */

@@ -15,6 +15,7 @@ const TOOLS = [
   'knip',
   'oidc-provider',
   'playwright-core',
+  'samlify',
   'standardwebhooks',
   'tap',
   'tap-parser',

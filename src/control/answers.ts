@@ -1,6 +1,7 @@
 import type { Json } from '../lib/json.js'
 import { tunnelGroupBackend } from '../resources/backends.js'
 import { reservedDomain } from '../resources/domains.js'
+import { httpsEdge, httpsEdgeRoute } from '../resources/edges.js'
 import { CLOUD, endpoint } from '../resources/endpoints.js'
 import { present, presentList, presentModule, presentPart, uriOf } from '../resources/present.js'
 import type { Part, RecordOf, Resource } from '../resources/resource.js'
@@ -92,7 +93,7 @@ export class Answers {
     name: string,
     viewer: Principal
   ): Promise<Json> {
-    return presentModule(resource, record, name, await this.context(reader, resource, [], viewer))
+    return presentModule(resource, record, name, await this.context(reader, resource, [record], viewer))
   }
 
   /** The entry of a list inside the record that `key` names. Fails with `NOT_FOUND`. */
@@ -135,6 +136,7 @@ export class Answers {
       }
     }
     const tunnels = await this.#tunnelsOf(resource, records)
+    const hostports = await this.#hostportsOf(reader, resource, records)
     const domains = await this.#domainsOf(reader, resource, records)
     return {
       baseUrl: this.baseUrl,
@@ -143,11 +145,27 @@ export class Answers {
       showSecrets: (record) => viewer !== undefined && maySeeSecrets(viewer, record),
       children: (kind, parent) => below.get(`${kind} ${parent}`) ?? [],
       tunnelsOf: (backend) => tunnels?.get(backend) ?? [],
+      hostportsOf: (edge) => hostports.get(edge) ?? [],
       domainOf: (id) => domains?.get(id),
       placeOf: (record) => this.#declared.placeOf(record),
       deliveryOf: (destination) => deliveryOf?.(destination),
       healthOf: (backend) => healthOf?.(backend)
     }
+  }
+
+  /** Reads the hosts of HTTPS edges, of which the service providers of their routes are named. */
+  async #hostportsOf(reader: StoreReader, { name }: Resource, records: readonly ResourceRecord[]) {
+    const found = new Map<string, readonly string[]>()
+    for (const record of records) {
+      let edge = name === httpsEdge.name ? record : undefined
+      if (name === httpsEdgeRoute.name && record.body.saml !== null && record.body.saml !== undefined) {
+        const id = String(record.body.edge_id)
+        edge =
+          this.#declared.find(httpsEdge.name, id) ?? (await this.#records.findAny(reader, httpsEdge.name, id))?.record
+      }
+      if (edge !== undefined) found.set(edge.id, edge.body.hostports as readonly string[])
+    }
+    return found
   }
 
   /** Reserved domains of cloud endpoints by their ids. */

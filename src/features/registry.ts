@@ -77,6 +77,7 @@ const MODULE_ORDER: readonly string[] = [
   'user_agent_filter',
   'webhook_verification',
   'oauth',
+  'saml',
   'oidc',
   'request_headers',
   'circuit_breaker',

@@ -3,7 +3,7 @@ import type { HeaderFields, HeaderList } from './headers.js'
 import { RequestTarget } from './target.js'
 
 /** Purpose of a reserved login path. */
-export type OwnPath = 'login' | 'logout' | 'callback' | 'backchannel-logout'
+export type OwnPath = 'login' | 'logout' | 'callback' | 'backchannel-logout' | 'saml-metadata' | 'saml-response'
 
 /** Redirect URI for identity providers. */
 export const CALLBACK_PATH = '/.sluice/callback'
@@ -14,6 +14,15 @@ export const LOGOUT_PATH = '/.sluice/logout'
 
 /** Path for a provider's logout notification (OpenID Connect Back-Channel Logout 1.0). */
 const BACK_CHANNEL_PATH = '/.sluice/backchannel-logout'
+
+/** Start of the paths of a service provider of SAML; its id follows. */
+export const SAML_PATH = '/.sluice/saml/'
+const SAML = /^\/\.sluice\/saml\/([A-Za-z0-9_-]{1,64})(\/acs)?$/
+
+/** Returns the id of the service provider in a path of SAML; undefined for other paths. */
+export function serviceProviderIn(path: string): string | undefined {
+  return SAML.exec(path)?.[1]
+}
 
 const OWN_PATHS: ReadonlyMap<string, OwnPath> = new Map([
   [LOGIN_PATH, 'login'],
@@ -28,8 +37,11 @@ export function ownPath({ method, target }: FlowRequest): OwnPath | undefined {
   const { path } = target
   // Runs for every request: most paths differ in these few characters.
   if (!path.startsWith('/.sluice/') && !path.startsWith('/ngrok/')) return undefined
-  if (method === 'GET' || method === 'HEAD') return OWN_PATHS.get(path)
+  const [, serviceProvider, consumer] = path.startsWith(SAML_PATH) ? (SAML.exec(path) ?? []) : []
+  if (method === 'GET' || method === 'HEAD')
+    return serviceProvider !== undefined && consumer === undefined ? 'saml-metadata' : OWN_PATHS.get(path)
   if (method !== 'POST') return undefined
+  if (consumer !== undefined) return 'saml-response'
   return path === BACK_CHANNEL_PATH ? 'backchannel-logout' : OWN_PATHS.get(path) === 'logout' ? 'logout' : undefined
 }
 

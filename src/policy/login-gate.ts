@@ -19,6 +19,8 @@ export interface LoginGate {
   readonly mark: string
   /** Id from the configuration; '' if not set. */
   readonly authId: string
+  /** Id in the paths of its service provider of SAML; undefined for other logins. */
+  readonly serviceProvider?: string | undefined
   /** Lets logged-in users pass. Synchronous for a session that needs no renewal. */
   run(flow: Flow): Verdict | undefined | Promise<Verdict | undefined>
   /** Responds to a request for a login path. */

@@ -1,5 +1,5 @@
 import type { FlowRequest } from '../flow/flow.js'
-import { loginCookies, type OwnPath } from '../flow/reserved-paths.js'
+import { loginCookies, type OwnPath, serviceProviderIn } from '../flow/reserved-paths.js'
 import type { LoginCall, LoginGate } from './login-gate.js'
 
 const LONGEST = 2_048
@@ -70,6 +70,11 @@ export function loginFor<P extends LoginPlace>(
   nearest: (path: string, among: readonly P[]) => P | undefined
 ): { readonly place: P; readonly call: LoginCall } | undefined {
   const { parameters, path } = request.target
+  if (own === 'saml-metadata' || own === 'saml-response') {
+    const asked = serviceProviderIn(path)
+    const place = places.find(({ gate }) => gate.serviceProvider === asked)
+    return place && { place, call: { own, home: returnPath(place.path) ?? '/', others: [] } }
+  }
   const facts = own === 'callback' ? readState(parameters.get('state')?.[0] ?? '') : undefined
   const begun = facts === undefined ? undefined : beginner(facts, places)
   if (facts !== undefined && begun === undefined && hasAttempt(request, facts)) return undefined

@@ -21,15 +21,6 @@ const HTTPS_EDGE = { name: 'https_edge', path: '/edges/https', idPrefix: 'edghts
 /** One year in seconds. */
 const YEAR = 365 * 86_400
 
-const unsupported = (name: string) => constant(null, `${name} is not supported; always null.`)
-
-/** Inserts `saml` between the other logins, in responses too. */
-function withSaml(fields: Readonly<Record<string, Field>>): Readonly<Record<string, Field>> {
-  const entries = Object.entries(fields)
-  entries.splice(entries.findIndex(([name]) => name === 'oauth') + 1, 0, ['saml', unsupported('saml')])
-  return Object.fromEntries(entries)
-}
-
 /**
  * Returns the path of a route for comparison from its normalized form: a prefix ends at a segment boundary, so a trailing slash makes no
  * difference.
@@ -101,9 +92,9 @@ export const httpsEdgeRoute = defineResource({
     ...described,
     owner_id: writtenById('The user or bot who made it; members see secrets of their own routes alone.', false),
     backend: backendModule(HTTP_BACKENDS),
-    ...withSaml(moduleFields('https')),
+    ...moduleFields('https'),
     policy_tests: policyTests,
-    policy: unsupported('policy, the predecessor of traffic_policy,')
+    policy: constant(null, 'policy, the predecessor of traffic_policy, is not supported; always null.')
   }
 })
 

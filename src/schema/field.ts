@@ -93,6 +93,8 @@ export interface PresentContext {
   placeOf?(record: ResourceRecord): { readonly file: string; readonly line: number } | undefined
   /** Delivery status of an event destination; undefined if unknown. */
   deliveryOf?(destination: string): Json | undefined
+  /** Host and port pairs of an HTTPS edge. */
+  hostportsOf?(edge: string): readonly string[]
   /** Reserved domain of a cloud endpoint; undefined if there is none. */
   domainOf?(endpoint: string): { readonly id: string; readonly uri: string } | undefined
 }

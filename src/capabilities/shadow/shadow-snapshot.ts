@@ -10,6 +10,7 @@ import type { Unknown } from './decision.js'
 const NOT_JUDGED: Readonly<Record<string, Unknown>> = {
   oauth: 'login',
   oidc: 'login',
+  saml: 'login',
   circuit_breaker: 'circuit_breaker',
   webhook_verification: 'body'
 }

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { groupsIn } from './saml/claims.js'
 import type { Session } from './session.js'
 
 /** Allowed users; a match in any list is enough. */
@@ -8,6 +9,8 @@ export interface AccessLists {
   /** `<organization>/<team>` or the number of a team. */
   readonly teams?: readonly string[]
   readonly organizations?: readonly string[]
+  /** Groups of a SAML assertion, exactly as the identity provider writes them. */
+  readonly groups?: readonly string[]
 }
 
 interface MembershipLists {
@@ -27,14 +30,16 @@ export interface Access {
 export function accessOf(lists: AccessLists): Access {
   const [addresses, domains] = [setOf(lists.email_addresses), setOf(lists.email_domains)]
   const [teams, organizations] = [setOf(lists.teams), setOf(lists.organizations)]
-  const open = addresses.size + domains.size + teams.size + organizations.size === 0
+  const groups = new Set(lists.groups)
+  const open = addresses.size + domains.size + teams.size + organizations.size + groups.size === 0
   return {
     memberships: teams.size + organizations.size === 0 ? undefined : membershipLists(teams, organizations),
     allows: ({ profile, ...session }) =>
       open ||
       profile.emails.some((email) => addresses.has(email) || domains.has(email.slice(email.lastIndexOf('@') + 1))) ||
       session.teams.some((team) => teams.has(team)) ||
-      session.organizations.some((organization) => organizations.has(organization))
+      session.organizations.some((organization) => organizations.has(organization)) ||
+      (groups.size > 0 && groupsIn(session.attributes).some((group) => groups.has(group)))
   }
 }
 

@@ -1,6 +1,6 @@
 import type { FlowRequest } from '../../flow/flow.js'
 import type { HeaderList } from '../../flow/headers.js'
-import { isNavigation } from '../../flow/reserved-paths.js'
+import { isNavigation, ownPath } from '../../flow/reserved-paths.js'
 import { type AnsweredError, respond, type Verdict } from '../../flow/verdict.js'
 import { defineErrors } from '../../lib/errors.js'
 import type { ProviderTrouble } from './provider-fetch.js'
@@ -167,7 +167,9 @@ export function refusal(request: FlowRequest, answer: Refusal, link: string): Ve
   const { status, code } = answer.error
   const headers = [...setCookies(cookies), ...UNSTORED]
   if (status === 503) headers.push('retry-after', RETRY_AFTER)
-  if (!isNavigation(request)) return { kind: 'respond', status, headers, code }
+  // A browser posts the response of a SAML login in a navigation.
+  const isPage = isNavigation(request) || ownPath(request) === 'saml-response'
+  if (!isPage) return { kind: 'respond', status, headers, code }
   return {
     kind: 'respond',
     status,

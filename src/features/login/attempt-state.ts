@@ -21,6 +21,12 @@ export interface Attempt extends AuthorizationRequest {
 /** Maximum path length in a state, because providers and servers limit URLs. Longer paths are only in the cookie. */
 const LONGEST_PATH = 1_024
 
+interface NewAttempt extends Pick<Attempt, 'redirectUri' | 'path' | 'begun'> {
+  readonly round: number
+  /** False for a state of at most 80 characters (SAML Bindings 3.4.3), without the path. */
+  readonly carries?: boolean
+}
+
 /**
  * Creates an attempt with unguessable values of 192 and 256 bits. Its state has the form for `readState` and contains the sealed path, so
  * that a callback without its cookie can return there. Ids sort by time.
@@ -28,13 +34,13 @@ const LONGEST_PATH = 1_024
 export function newAttempt(
   vault: Pick<Vault, 'tag' | 'seal'>,
   mark: string,
-  { round, redirectUri, path, begun }: Pick<Attempt, 'redirectUri' | 'path' | 'begun'> & { readonly round: number }
+  { round, redirectUri, path, begun, carries = true }: NewAttempt
 ): Attempt {
   const id = `${Math.trunc(begun / 1_000)
     .toString(16)
     .padStart(8, '0')
     .slice(-8)}${randomBytes(2).toString('hex')}`
-  const carried = path.length > LONGEST_PATH ? '' : `.${vault.seal(path, 'path')}`
+  const carried = !carries || path.length > LONGEST_PATH ? '' : `.${vault.seal(path, 'path')}`
   return {
     id,
     state: `${vault.tag}.${mark}.${round}.${id}.${randomBytes(24).toString('base64url')}${carried}`,

@@ -13,9 +13,8 @@ import {
   sealAttempt,
   type Vault
 } from './attempt-state.js'
-import type { Identities, Identity } from './identities.js'
+import type { Identity, IdentitySource } from './identities.js'
 import { ProviderFailure } from './provider-fetch.js'
-import { scopesOf } from './providers.js'
 import type { GateSettings, Login, SessionEnd, Visit } from './service.js'
 import type { Found, Sessions } from './sessions.js'
 
@@ -28,12 +27,21 @@ const MOST_ROUNDS = 1
 
 type Answer = Verdict | Refusal
 
+/** Response of a provider, as the browser brings it. */
+interface Callback {
+  readonly states: readonly string[]
+  /** Query of the callback, or the posted response of SAML. */
+  readonly answer: string
+  /** Path for a login without a target. */
+  readonly home: string
+}
+
 export interface AttemptsParts {
   readonly settings: GateSettings
   readonly gate: Pick<LoginGate, 'tag' | 'mark'>
   readonly login: Login
   readonly vault: Vault
-  readonly identities: Identities
+  readonly identities: IdentitySource
   readonly sessions: Sessions
   readonly access: Access
 }
@@ -44,7 +52,7 @@ export class Attempts {
   readonly #gate: AttemptsParts['gate']
   readonly #login: Login
   readonly #vault: Vault
-  readonly #identities: Identities
+  readonly #identities: IdentitySource
   readonly #sessions: Sessions
   readonly #access: Access
 
@@ -61,7 +69,10 @@ export class Attempts {
   /** Handles the login path or the provider's callback. `found`: session of the request, if any. */
   serve({ own, home }: LoginCall, visit: Visit, found: Found | SessionEnd): Answer | Promise<Answer> {
     const { parameters } = visit.request.target
-    if (own === 'callback') return this.#callback(visit, parameters.get('state') ?? [], found, home)
+    if (own === 'callback') {
+      const callback = { states: parameters.get('state') ?? [], answer: visit.request.target.query ?? '', home }
+      return this.callback(visit, callback, found)
+    }
     const [asked = ''] = parameters.get('redirect_path') ?? []
     return this.begin(visit, [], returnPath(asked) ?? home)
   }
@@ -74,7 +85,7 @@ export class Attempts {
     round = 0
   ): Promise<Answer> {
     const { request, style, jar, application } = visit
-    const { provider, scopes, parameters, cookieDomain } = this.#settings
+    const { provider, cookieDomain } = this.#settings
     if (cookieDomain !== undefined && !lies(request.target.host, cookieDomain)) return REFUSALS.cookieDomain
     const origin = originOf(request)
     const begun = this.#login.clock.wall()
@@ -82,15 +93,10 @@ export class Attempts {
       round,
       redirectUri: origin + CALLBACK_PATH,
       path,
-      begun
+      begun,
+      carries: provider.kind !== 'saml'
     })
-    const url = await this.#login.protocol.authorizationUrl(
-      provider,
-      application,
-      attempt,
-      scopesOf(provider, scopes),
-      parameters
-    )
+    const url = await this.#identities.begin(application, attempt, this.#settings)
     const sealed = sealAttempt(this.#vault, attempt)
     let left = ATTEMPT_BYTES - sealed.length
     // Newest first.
@@ -101,44 +107,49 @@ export class Attempts {
     return redirect(url, [
       ...cookies,
       ...surplus.map((name) => style.drop(name)),
-      style.set(style.attempt(attempt.id), sealed, ATTEMPT_LASTS / 1_000)
+      style.begin(attempt.id, sealed, ATTEMPT_LASTS / 1_000)
     ])
   }
 
-  #callback(
-    visit: Visit,
-    states: readonly string[],
-    found: Found | SessionEnd,
-    home: string
-  ): Answer | Promise<Answer> {
+  /** Handles the provider's response to a login. */
+  callback(visit: Visit, { states, answer, home }: Callback, found: Found | SessionEnd): Answer | Promise<Answer> {
     const { jar, style, request } = visit
+    const { provider } = this.#settings
     const [state = ''] = states
     const facts = readState(state)
+    if (facts === undefined && provider.kind === 'saml' && provider.unsolicited) {
+      const path = state.startsWith(`${originOf(request)}/`) ? state.slice(originOf(request).length) : state
+      return this.#enter(visit, undefined, answer, returnPath(path) ?? home)
+    }
     if (facts?.tag !== this.#gate.tag || states.length !== 1) return this.#lost(visit, 0, found, home)
     const name = style.attempt(facts.id)
     const attempt = openAttempt(this.#vault, jar.get(name) ?? '', state, this.#login.clock.wall())
-    if (attempt !== undefined) return this.#complete(visit, attempt, facts.round, request.target.query ?? '')
+    if (attempt !== undefined) return this.#complete(visit, attempt, facts.round, answer)
     return this.#lost(visit, facts.round, found, returnPath(pathInState(this.#vault, state) ?? '') ?? home)
   }
 
-  async #complete(visit: Visit, attempt: Attempt, round: number, query: string): Promise<Answer> {
-    const { application, jar, style } = visit
-    const spent = style.drop(style.attempt(attempt.id))
-    let identity: Identity
+  async #complete(visit: Visit, attempt: Attempt, round: number, answer: string): Promise<Answer> {
     try {
-      identity = await this.#identities.login(application, attempt, new URL(`${attempt.redirectUri}?${query}`))
+      return await this.#enter(visit, attempt, answer, attempt.path)
     } catch (error) {
       if (!(error instanceof ProviderFailure)) throw error
       // The code is used up, but the provider knows the user: a second login shows no form.
       if (error.trouble === 'keys-changed' && round < MOST_ROUNDS)
-        return this.begin(visit, [spent], attempt.path, round + 1)
+        return this.begin(visit, [visit.style.drop(visit.style.attempt(attempt.id))], attempt.path, round + 1)
       throw error
     }
+  }
+
+  /** Creates the session of the user in `answer`; `attempt`: undefined if the provider began the login. */
+  async #enter(visit: Visit, attempt: Attempt | undefined, answer: string, path: string): Promise<Answer> {
+    const { application, jar, style } = visit
+    const spent = attempt === undefined ? [] : [style.drop(style.attempt(attempt.id))]
+    const identity: Identity = await this.#identities.login(application, attempt, answer)
     const held = this.#sessions.create(identity, application.id)
-    if (!this.#access.allows(held.session)) return { ...REFUSALS.notAllowed, cookies: [spent] }
+    if (!this.#access.allows(held.session)) return { ...REFUSALS.notAllowed, cookies: spent }
     await this.#sessions.keep(held)
-    return redirect(originOf(visit.request) + attempt.path, [
-      spent,
+    return redirect(originOf(visit.request) + path, [
+      ...spent,
       ...(jar.has(style.activity) ? [style.drop(style.activity)] : []),
       ...this.#sessions.cookiesOf(held, visit)
     ])

@@ -3,7 +3,7 @@ import { allowOrBlock, type EventRecord, type Feature, lastResults } from '../co
 import { applicationOf } from './gate.js'
 import type { LoginResult } from './service.js'
 
-const RESULTS: readonly LoginResult[] = ['oauth', 'oidc']
+const RESULTS: readonly LoginResult[] = ['oauth', 'saml', 'oidc']
 
 function decision({ flow, code }: EventRecord): string | null {
   const found = RESULTS.map((name) => lastResults(flow, name)).filter((results) => results !== undefined)

@@ -1,31 +1,16 @@
-import type { LoginGate } from '../../policy/login-gate.js'
 import type { Fields } from '../../schema/field.js'
-import { flag, integer, text, texts, UINT32 } from '../../schema/fields.js'
+import { flag, text, texts } from '../../schema/fields.js'
 import { object, oneOf, type Rule, type RuleView } from '../../schema/objects.js'
 import { secret } from '../../schema/secrets.js'
-import { type CompiledModule, defineFeature, defineModule } from '../contract.js'
+import { defineFeature, defineModule } from '../contract.js'
 import { loginProblems, oauth, oidc, openidConnect } from './actions.js'
 import { loginErrors } from './answers.js'
 import { loginEventFields } from './event-fields.js'
 import { createGate } from './gate.js'
+import { loginSteps, longestSession, SECOND, seconds, sessionOf } from './module-parts.js'
 import { openidProvider, PROVIDERS, type ProviderName } from './providers.js'
-import { logins, USUAL_MAXIMUM } from './service.js'
-
-/** Returns the steps of a login module. */
-function loginSteps(gate: LoginGate): Omit<CompiledModule, 'name'> {
-  const logins = [gate]
-  return {
-    unjudged: 'it asks an identity provider',
-    logins: () => logins,
-    request(flow) {
-      const { reservedPath: own } = flow
-      if (own === undefined) return gate.run(flow)
-      return own.by === gate ? own.answer(flow) : undefined
-    }
-  }
-}
-
-const SECOND = 1_000
+import { samlModule } from './saml/module.js'
+import { logins } from './service.js'
 
 /** Description of the reserved login paths. */
 const LOGIN_PATHS =
@@ -73,23 +58,6 @@ const rules: readonly Rule[] = [
 
 const provider = (name: string, fields: Fields = {}) =>
   object({ ...application, ...people, ...fields }, { description: `Users log in at ${name}.`, rules })
-
-const seconds = (description: string) =>
-  integer({
-    description: `${description} (seconds; 0: no such limit)`,
-    min: 0,
-    max: UINT32,
-    default: 0,
-    unit: 'seconds'
-  })
-
-const longestSession = integer({
-  description: 'Longest session (seconds; 0: 14 days).',
-  min: 0,
-  max: UINT32,
-  default: 0,
-  unit: 'seconds'
-})
 
 /** Configured provider and its access lists. */
 interface ChosenProvider {
@@ -170,7 +138,7 @@ const oidcModule = defineModule({
   description: `Lets users pass who have logged in at an OpenID Connect provider. ${LOGIN_PATHS}`,
   on: ['https'],
   // Two logins on one route would ask every visitor twice.
-  excludes: ['oauth'],
+  excludes: ['oauth', 'saml'],
   fields: {
     issuer: text({
       description: 'The provider; its discovery document is fetched from there when it is first needed.',
@@ -222,29 +190,6 @@ const oidcModule = defineModule({
   }
 })
 
-/** Common session settings of both modules. */
-interface SessionConfig {
-  readonly cookie_prefix: string
-  readonly inactivity_timeout: number
-  readonly maximum_duration: number
-  readonly options_passthrough: boolean
-}
-
-/** Returns the session settings of a gate. */
-function sessionOf(config: SessionConfig) {
-  const { cookie_prefix: cookiePrefix, inactivity_timeout: inactivity, maximum_duration: maximum } = config
-  return {
-    authId: '',
-    parameters: {},
-    cookiePrefix,
-    cookieDomain: undefined,
-    inactivity: inactivity * SECOND,
-    maximum: maximum === 0 ? USUAL_MAXIMUM : maximum * SECOND,
-    lasting: maximum > 0,
-    preflight: config.options_passthrough ? 'options' : 'none'
-  } as const
-}
-
 function wholeApplication({ body, report }: RuleView): void {
   const [id, clear] = [body.client_id !== '', body.client_secret === true]
   if (id && !clear) report('client_secret', 'FIELD_REQUIRED', 'is required with client_id')
@@ -256,12 +201,12 @@ function ownScopes({ body, report }: RuleView): void {
   report('scopes', 'CONFLICTING_FIELDS', 'need an application of your own: client_id and client_secret')
 }
 
-/** Feature: logins at OAuth and OpenID Connect providers. */
+/** Feature: logins at providers of OAuth, OpenID Connect and SAML. */
 export const login = defineFeature({
   name: 'login',
   summary: 'Lets users pass who have logged in at an identity provider.',
   actions: [oauth, oidc, openidConnect],
-  modules: [oauthModule, oidcModule],
+  modules: [oauthModule, samlModule, oidcModule],
   eventFields: loginEventFields,
   notInAgent: 'logins need the keys of the server; put this rule into a policy there',
   errors: [loginErrors],

@@ -30,13 +30,16 @@ import {
   refusal,
   troubleAnswer
 } from './answers.js'
-import { tagOf } from './attempt-state.js'
 import { Attempts } from './attempts.js'
 import { LONGEST_LOGOUT } from './back-channel.js'
+import { closedGate } from './closed-gate.js'
 import { CookieStyle } from './cookies.js'
 import { Identities } from './identities.js'
+import { hasSession, logoutLink } from './logout-links.js'
 import { ProviderFailure } from './provider-fetch.js'
 import type { Application } from './providers.js'
+import { metadataAnswer, postedResponse } from './saml/exchanges.js'
+import { SamlIdentities } from './saml/identities.js'
 import {
   type GateSettings,
   type Login,
@@ -51,7 +54,6 @@ import {
 import type { Held } from './session.js'
 import { type Found, Sessions } from './sessions.js'
 
-const UNAVAILABLE = refuse(loginErrors.LOGIN_UNAVAILABLE)
 const NO_VALUE = refuse(flowErrors.POLICY_EXPRESSION)
 const clientId = flowSlot<string>('login.client_id')
 /** Maximum length of an identity token in a URL (characters). */
@@ -68,23 +70,11 @@ export function createGate(settings: GateSettings, services: PolicyServices): Lo
   return login === undefined ? closedGate(settings) : new Gate(settings, services, login)
 }
 
-/** Returns a gate for a process without policies, where no user logs in. */
-function closedGate(settings: GateSettings): LoginGate {
-  return {
-    tag: tagOf(realmOf(settings)),
-    mark: markOf(settings),
-    authId: settings.authId,
-    run: () => UNAVAILABLE,
-    answer: () => UNAVAILABLE,
-    revoke: async () => 'the login cannot be used now',
-    leave: () => []
-  }
-}
-
 class Gate implements LoginGate {
   readonly tag: string
   readonly mark: string
   readonly authId: string
+  readonly serviceProvider: string | undefined
   readonly #settings: GateSettings
   readonly #access
   readonly #shared: Login
@@ -102,19 +92,21 @@ class Gate implements LoginGate {
     this.tag = vault.tag
     this.mark = markOf(settings)
     this.authId = authId
+    this.serviceProvider = settings.serviceProvider
     this.#settings = settings
     this.#log = services.log
     this.#bodies = services.bodies
     this.#shared = login
     login.longest = Math.max(login.longest, settings.maximum)
     const access = accessOf(settings.access)
-    const identities = new Identities(login, provider, access)
+    const isSaml = provider.kind === 'saml'
+    const identities = isSaml ? new SamlIdentities(login, provider) : new Identities(login, provider, access)
     const sessions = new Sessions(settings, login, vault, identities, access)
     this.#access = access
     this.#sessions = sessions
     this.#attempts = new Attempts({ settings, gate: this, login, vault, identities, sessions, access })
-    this.#plain = new CookieStyle(cookiePrefix, vault.tag, false, cookieDomain)
-    this.#secure = new CookieStyle(cookiePrefix, vault.tag, true, cookieDomain)
+    this.#plain = new CookieStyle(cookiePrefix, vault.tag, false, cookieDomain, isSaml)
+    this.#secure = new CookieStyle(cookiePrefix, vault.tag, true, cookieDomain, isSaml)
     this.#counters = decisionCounters(services.meter, owner, result, ['pass', 'login', 'deny', 'fail'])
   }
 
@@ -166,9 +158,22 @@ class Gate implements LoginGate {
     }
     if (application === undefined) return this.#refused(flow, REFUSALS.noApplication, 'fail')
     const visit = this.#visit(flow, request, application)
+    const { provider } = this.#settings
+    if (provider.kind === 'saml' && call.own === 'saml-metadata') return metadataAnswer(application.id, provider)
+    if (call.own === 'saml-response') return this.#posted(visit, call)
     const found = this.#sessions.find(visit)
     const serve = (known: Found | SessionEnd) => this.#attempts.serve(call, visit, known)
     return this.#guarded(found instanceof Promise ? found.then(serve) : serve(found), visit)
+  }
+
+  /** Completes a login with the response that the browser posts. */
+  async #posted(visit: Visit, { home }: LoginCall): Promise<Verdict> {
+    const posted = await postedResponse(this.#bodies, visit.flow)
+    if (!('response' in posted)) return posted
+    const { states, response } = posted
+    const complete = async () =>
+      this.#attempts.callback(visit, { states, answer: response, home }, await this.#sessions.find(visit))
+    return this.#guarded(complete(), visit)
   }
 
   async revoke(flow: Flow, token: string): Promise<string | undefined> {
@@ -261,12 +266,13 @@ class Gate implements LoginGate {
   /** Returns the provider's logout URL; undefined if there is no session or no such URL. */
   async #providerLogout(flow: Flow, request: FlowRequest, path: string | undefined): Promise<string | undefined> {
     try {
+      const { provider } = this.#settings
       const application = this.#settings.application(flow)
-      if (application === undefined) return undefined
+      if (application === undefined || provider.kind === 'saml') return undefined
       const found = await this.#sessions.find(this.#visit(flow, request, application))
       if (typeof found === 'string') return undefined
       const { identityToken } = found.held.session
-      return await this.#shared.protocol.endSessionUrl(this.#settings.provider, application, {
+      return await this.#shared.protocol.endSessionUrl(provider, application, {
         // A URL cannot contain long tokens; the provider then asks the user.
         ...(identityToken === '' || identityToken.length > LONGEST_HINT ? {} : { id_token_hint: identityToken }),
         post_logout_redirect_uri: originOf(request) + LOGOUT_PATH,
@@ -380,17 +386,4 @@ class Gate implements LoginGate {
       this.#log.warn(fields, 'a session could not be kept or read')
     else this.#log.warn(fields, 'an identity provider failed')
   }
-}
-
-function hasSession(request: FlowRequest): boolean {
-  return [...loginCookies(request.head.headers).keys()].some((name) => name.includes('session.'))
-}
-
-/** Returns path and query of the requested logout. */
-function logoutLink({ target: { parameters } }: FlowRequest): string {
-  const query = ['login', 'auth_id', 'redirect_path'].flatMap((name) => {
-    const [value] = parameters.get(name) ?? []
-    return value === undefined ? [] : [`${name}=${encodeURIComponent(value)}`]
-  })
-  return `${LOGOUT_PATH}${query.length === 0 ? '' : '?'}${query.join('&')}`
 }

@@ -2,7 +2,8 @@ import type { Clock } from '../../lib/clock.js'
 import { parseExactJson } from '../../lib/exact-json.js'
 import type { Outbound } from '../../lib/http-client/outbound.js'
 import type { Access } from './access.js'
-import type { AuthorizationRequest, OpenidProtocol, Tokens } from './openid.js'
+import type { Attempt } from './attempt-state.js'
+import type { OpenidProtocol, Tokens } from './openid.js'
 import { outboundFetch, ProviderFailure } from './provider-fetch.js'
 import {
   type ApiProvider,
@@ -12,7 +13,8 @@ import {
   type Profile,
   type Provider,
   type ProviderApi,
-  profileOfClaims
+  profileOfClaims,
+  scopesOf
 } from './providers.js'
 import type { Session } from './session.js'
 
@@ -91,6 +93,33 @@ export interface Identity extends Memberships {
   readonly listed: string
   /** False: only the tokens are new, because the provider did not respond. */
   readonly current: boolean
+  /** Attributes of a SAML assertion. @default none */
+  readonly attributes?: Session['attributes']
+  /** Latest end of the session by the provider (ms). @default not limited */
+  readonly ends?: number
+}
+
+/** Additional settings of a request for a login. */
+interface Asked {
+  readonly scopes: readonly string[]
+  readonly parameters: Readonly<Record<string, string>>
+}
+
+/** Users of one provider. Methods reject with a ProviderFailure. */
+export interface IdentitySource {
+  /** Returns the provider's URL for a login. */
+  begin(application: Application, attempt: Attempt, asked: Asked): Promise<string>
+  /** Returns the user of a provider's response; `attempt`: undefined for a login that the provider began. */
+  login(application: Application, attempt: Attempt | undefined, answer: string): Promise<Identity>
+  /**
+   * Returns the current user of a session; undefined: the access token is invalid and must be refreshed. `refused`: the provider does not
+   * know the user.
+   */
+  recheck(application: Application, session: Session): Promise<Identity | undefined>
+  /** Refreshes the tokens of a session, whose refresh token may be used up afterwards. */
+  refresh(application: Application, session: Session): Promise<Tokens>
+  /** Returns the current user with new tokens. */
+  renewed(application: Application, session: Session, kept: Tokens): Promise<Identity>
 }
 
 interface IdentityParts {
@@ -101,8 +130,8 @@ interface IdentityParts {
 
 const NO_MEMBERSHIPS = { teams: [], organizations: [], listed: '' } as const
 
-/** Queries one provider about users. Methods reject with a ProviderFailure. */
-export class Identities {
+/** Queries one provider of OAuth or OpenID Connect about users. */
+export class Identities implements IdentitySource {
   readonly #parts: IdentityParts
   readonly #provider: Provider
   readonly #access: Access
@@ -113,16 +142,19 @@ export class Identities {
     this.#access = access
   }
 
-  /** Returns the user of a callback. */
-  async login(application: Application, request: AuthorizationRequest, callback: URL): Promise<Identity> {
-    const tokens = await this.#parts.protocol.redeem(this.#provider, application, request, callback)
+  begin(application: Application, attempt: Attempt, { scopes, parameters }: Asked): Promise<string> {
+    const provider = this.#provider
+    return this.#parts.protocol.authorizationUrl(provider, application, attempt, scopesOf(provider, scopes), parameters)
+  }
+
+  /** Returns the user of a callback; `answer` is its query. */
+  async login(application: Application, attempt: Attempt | undefined, answer: string): Promise<Identity> {
+    if (attempt === undefined) throw new ProviderFailure('garbage', 'the login was not begun here')
+    const callback = new URL(`${attempt.redirectUri}?${answer}`)
+    const tokens = await this.#parts.protocol.redeem(this.#provider, application, attempt, callback)
     return this.#identity(application, tokens, subjectOf(tokens.claims))
   }
 
-  /**
-   * Returns the current user of a session; undefined: the access token is invalid and must be refreshed. `refused`: the provider does not
-   * know the user.
-   */
   async recheck(application: Application, session: Session): Promise<Identity | undefined> {
     const { refreshToken, expiresAt, accessToken, identityToken, sid } = session
     if (refreshToken !== '' && expiresAt !== 0 && this.#parts.clock.wall() >= expiresAt) return undefined
@@ -135,7 +167,6 @@ export class Identities {
     }
   }
 
-  /** Refreshes the tokens of a session, whose refresh token may be used up afterwards. */
   async refresh(application: Application, { refreshToken, identityToken, sid }: Session): Promise<Tokens> {
     const fresh = await this.#parts.protocol.refresh(this.#provider, application, refreshToken)
     return {
@@ -147,7 +178,6 @@ export class Identities {
     }
   }
 
-  /** Returns the current user with new tokens. */
   async renewed(application: Application, session: Session, kept: Tokens): Promise<Identity> {
     const { profile } = session
     try {

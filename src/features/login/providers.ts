@@ -123,6 +123,26 @@ export interface ApiProvider extends Common {
   readonly memberships?: (api: ProviderApi) => Promise<Memberships>
 }
 
+/** Identity provider of SAML 2.0, described by its metadata. */
+export interface SamlProvider {
+  readonly kind: 'saml'
+  /** Entity id in the metadata, or the URL of the metadata. */
+  readonly issuer: string
+  readonly metadata:
+    | { readonly url: string; readonly xml?: undefined }
+    | { readonly url?: undefined; readonly xml: string }
+  /** The identity provider must ask for a password even if the user is logged in there. */
+  readonly forceAuthn: boolean
+  /** Accepts logins that the identity provider begins. */
+  readonly unsolicited: boolean
+  readonly nameIdFormat: string
+  /** Signs the query of a request; undefined without a key. */
+  readonly sign: ((query: URLSearchParams) => string) | undefined
+  /** Certificate of that key, PEM; '' without a key. */
+  readonly certificate: string
+}
+
+/** Provider with tokens. */
 export type Provider = OpenidProvider | ApiProvider
 
 export const PROVIDER_NAMES = [

@@ -12,7 +12,9 @@ import type { CookieStyle } from './cookies.js'
 import { EndedSessions } from './ended-sessions.js'
 import { OpenidProtocol } from './openid.js'
 import type { OperatorProviders } from './operator-providers.js'
-import type { Application, Provider } from './providers.js'
+import type { Application, Provider, SamlProvider } from './providers.js'
+import { groupsIn } from './saml/claims.js'
+import { type SamlReader, ServiceProvider } from './saml/service-provider.js'
 import { type Held, SessionCache } from './session.js'
 import { SessionKeeper } from './session-keeper.js'
 
@@ -22,6 +24,8 @@ interface LoginParts {
   readonly providers: OperatorProviders
   readonly outbound: Outbound
   readonly clock: Clock
+  /** Reads documents of SAML. @default in threads of its own */
+  readonly readSaml?: SamlReader
 }
 
 /** Shared state of all gates of a process: keys, providers, sessions and issuers. */
@@ -34,11 +38,12 @@ export class Login {
   readonly keeper: SessionKeeper
   readonly protocol: OpenidProtocol
   readonly backChannel: BackChannel
+  readonly saml: ServiceProvider
   /** Longest session duration of any gate so far (ms). */
   longest = USUAL_MAXIMUM
   readonly #keys: readonly Uint8Array[]
 
-  constructor({ keys, providers, outbound, clock }: LoginParts) {
+  constructor({ keys, providers, outbound, clock, readSaml }: LoginParts) {
     this.#keys = keys
     this.providers = providers
     this.outbound = outbound
@@ -47,6 +52,7 @@ export class Login {
     this.keeper = new SessionKeeper(clock)
     this.protocol = new OpenidProtocol(outbound, clock)
     this.backChannel = new BackChannel(this.protocol, outbound, clock)
+    this.saml = new ServiceProvider(outbound, clock, readSaml)
   }
 
   vault(realm: string): Vault {
@@ -74,7 +80,9 @@ export interface GateSettings {
   readonly owner: string
   /** Distinguishes gates of one owner; '' if not needed. */
   readonly authId: string
-  readonly provider: Provider
+  readonly provider: Provider | SamlProvider
+  /** Id in the paths of its service provider of SAML. */
+  readonly serviceProvider?: string
   /** Application id as configured; '': the operator's. */
   readonly client: string
   /** Returns the application; undefined for none. Throws `EvaluationError` if an expression has no value. */
@@ -117,10 +125,10 @@ export function markOf({ provider, ...settings }: GateSettings): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 8)
 }
 
-export type LoginResult = 'oauth' | 'oidc'
+export type LoginResult = 'oauth' | 'oidc' | 'saml'
 
-/** Returns the results of a login action; `more`: additional ones of one action. */
-export function loginResults(more: ResultFields): ResultFields {
+/** Returns the results of every login; `more`: additional ones of one action. */
+export function userResults(more: ResultFields): ResultFields {
   return {
     'identity.id': ['string', 'Id of the user here: the same at each login with this provider.'],
     'identity.email': ['string', 'E-mail address of the user.'],
@@ -128,9 +136,6 @@ export function loginResults(more: ResultFields): ResultFields {
     'profile.emails': ['list<string>', 'All addresses that the provider knows.'],
     'identity.name': ['string', 'Name of the user.'],
     'identity.provider_user_id': ['string', 'Id that the provider gives to the user.'],
-    access_token: ['string', 'The access token of the provider.'],
-    refresh_token: ['string', 'The refresh token of the provider; empty when it gave none.'],
-    expires_at: ['timestamp', 'When the access token ends.'],
     session_timed_out: ['bool', 'Has the last session ended because it was not used?'],
     session_max_duration_reached: ['bool', 'Has the last session ended because it had lasted as long as it may?'],
     userinfo_refreshed: ['bool', 'Was the provider asked about the user for this request?'],
@@ -138,6 +143,16 @@ export function loginResults(more: ResultFields): ResultFields {
     ...ERROR_RESULTS,
     ...more
   }
+}
+
+/** Returns the results of a login with tokens; `more`: additional ones of one action. */
+export function loginResults(more: ResultFields): ResultFields {
+  return userResults({
+    access_token: ['string', 'The access token of the provider.'],
+    refresh_token: ['string', 'The refresh token of the provider; empty when it gave none.'],
+    expires_at: ['timestamp', 'When the access token ends.'],
+    ...more
+  })
 }
 
 /** Reason for the end of a session. */
@@ -150,23 +165,29 @@ export function sessionResults(
   { session }: Held,
   refreshed: boolean
 ): Readonly<Record<string, unknown>> {
-  const { id, profile, accessToken, refreshToken, expiresAt, identityToken } = session
-  return {
+  const { id, profile, accessToken, refreshToken, expiresAt, identityToken, attributes } = session
+  const user = {
     'identity.id': `${issuer}#${profile.id}`,
     'identity.email': profile.email,
     'identity.email_verified': profile.email !== '',
     'profile.emails': profile.emails,
     'identity.name': profile.name,
-    'identity.provider_user_id': profile.id,
+    'identity.provider_user_id': profile.id
+  }
+  const over = { ...flags('none', refreshed), 'error.code': '', 'error.message': '' }
+  if (result === 'saml') {
+    const groups = groupsIn(attributes)
+    return { ...user, 'identity.groups': groups, 'identity.current_session_id': id, attributes, ...over }
+  }
+  return {
+    ...user,
     access_token: accessToken,
     refresh_token: refreshToken,
     ...(expiresAt === 0 ? {} : { expires_at: new Date(expiresAt) }),
     ...(result === 'oauth'
       ? { 'identity.current_provider_session_id': id }
       : { 'identity.current_session_id': id, identity_token: identityToken }),
-    ...flags('none', refreshed),
-    'error.code': '',
-    'error.message': ''
+    ...over
   }
 }
 

@@ -162,6 +162,17 @@ export class SessionKeeper {
     return undefined
   }
 
+  /**
+   * Marks a value that is valid once as used, in all threads and processes until `ends` (ms). Returns false if it was used before.
+   */
+  async spend(id: string, ends: number): Promise<boolean> {
+    const holder = randomBytes(12).toString('base64url')
+    const lease = { id, number: 0, holder, at: this.#clock.wall(), ends }
+    if ((await this.#call({ op: 'claim', lease })) !== 'claimed') return false
+    await this.#call(this.#saving({ id, number: 1, sealed: '', ends, needed: false, holder, last: true }))
+    return true
+  }
+
   /** Stores the first generation of a session that cookies cannot hold. Rejects also if there is no room. */
   async create(session: Omit<SavedSession, 'at' | 'needed' | 'holder' | 'last'>): Promise<void> {
     refuseFull(await this.#call(this.#saving({ ...session, needed: true, holder: '', last: true })))

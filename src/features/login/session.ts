@@ -24,6 +24,8 @@ export interface Session extends Memberships {
   readonly identityToken: string
   /** Session id at the provider; '' if unknown. */
   readonly sid: string
+  /** Values of a SAML assertion's attributes by their names; empty for other logins. */
+  readonly attributes: Readonly<Record<string, readonly string[]>>
   /** Generation of its tokens, incremented by each refresh. */
   readonly number: number
 }
@@ -56,7 +58,8 @@ export function encodeSession(session: Session): string {
     session.expiresAt,
     session.identityToken,
     session.number,
-    session.sid
+    session.sid,
+    ...(Object.keys(session.attributes).length === 0 ? [] : [session.attributes])
   ])
 }
 
@@ -75,7 +78,7 @@ export function decodeSession(text: string): Session | SessionReference | undefi
   const [, id, client, begun, ends, checked, [user, name, email, emails], teams, organizations, listed, ...tokens] =
     fields as Encoded
   // Older sessions have no number and no session id of the provider.
-  const [accessToken, refreshToken, expiresAt, identityToken, number = 0, sid = ''] = tokens
+  const [accessToken, refreshToken, expiresAt, identityToken, number = 0, sid = '', attributes = {}] = tokens
   return {
     id,
     client,
@@ -91,7 +94,8 @@ export function decodeSession(text: string): Session | SessionReference | undefi
     expiresAt,
     identityToken,
     number,
-    sid
+    sid,
+    attributes
   }
 }
 
@@ -111,7 +115,8 @@ type Encoded = readonly [
   expiresAt: number,
   identityToken: string,
   number?: number,
-  sid?: string
+  sid?: string,
+  attributes?: Session['attributes']
 ]
 
 type EncodedReference = readonly [

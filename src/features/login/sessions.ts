@@ -4,7 +4,7 @@ import type { Access } from './access.js'
 import { CLOCK_DIFFERENCE, type Vault } from './attempt-state.js'
 import { endNames } from './back-channel.js'
 import type { CookieStyle } from './cookies.js'
-import type { Identities, Identity } from './identities.js'
+import type { Identity, IdentitySource } from './identities.js'
 import { ProviderFailure } from './provider-fetch.js'
 import type { Application } from './providers.js'
 import type { GateSettings, Login, SessionEnd, Visit } from './service.js'
@@ -84,14 +84,14 @@ export class Sessions {
   readonly #settings: GateSettings
   readonly #login: Login
   readonly #vault: Vault
-  readonly #identities: Identities
+  readonly #identities: IdentitySource
   /** Lists for which memberships must have been looked up. */
   readonly #listed: string
   /** The provider is down and not contacted before this time. Monotonic milliseconds. */
   #restUntil = 0
   #down = false
 
-  constructor(settings: GateSettings, login: Login, vault: Vault, identities: Identities, access: Access) {
+  constructor(settings: GateSettings, login: Login, vault: Vault, identities: IdentitySource, access: Access) {
     const { provider } = settings
     this.#listed = provider.kind === 'api' && provider.memberships !== undefined ? (access.memberships?.mark ?? '') : ''
     this.#settings = settings
@@ -330,7 +330,8 @@ export class Sessions {
   create(identity: Identity, client: string): Held {
     const id = randomBytes(16).toString('base64url')
     const begun = this.#login.clock.wall()
-    const session = { id, client, begun, ends: begun + this.#settings.maximum, number: 0, ...this.#facts(identity) }
+    const ends = Math.min(begun + this.#settings.maximum, identity.ends ?? Number.POSITIVE_INFINITY)
+    const session = { id, client, begun, ends, number: 0, ...this.#facts(identity) }
     return this.#hold(session, undefined)
   }
 
@@ -345,9 +346,10 @@ export class Sessions {
     teams,
     organizations,
     listed,
-    tokens
+    tokens,
+    attributes = {}
   }: Identity): Omit<Session, 'id' | 'client' | 'begun' | 'ends' | 'number'> {
-    return { profile, teams, organizations, listed, ...tokens, checked: this.#login.clock.wall() }
+    return { profile, teams, organizations, listed, attributes, ...tokens, checked: this.#login.clock.wall() }
   }
 
   #hold(session: Session, before: Held | undefined): Held {

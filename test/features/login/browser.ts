@@ -51,12 +51,16 @@ export class Browser {
     {
       method = 'GET',
       headers = NAVIGATES,
-      body = ''
-    }: { method?: string; headers?: Record<string, string>; body?: string } = {}
+      body = '',
+      from
+    }: { method?: string; headers?: Record<string, string>; body?: string; from?: string } = {}
   ): Promise<Answer> {
     const target = new URL(url)
     const jar = this.cookies(target.hostname)
-    const cookie = [...jar].map(([name, { value }]) => `${name}=${value}`).join('; ')
+    // A form of another site brings no cookies that are Lax (RFC 6265bis 5.2).
+    const isCross = from !== undefined && new URL(from).hostname !== target.hostname && method === 'POST'
+    const sent = [...jar].filter(([, { attributes }]) => !isCross || !attributes.includes('SameSite=Lax'))
+    const cookie = sent.map(([name, { value }]) => `${name}=${value}`).join('; ')
     this.trail.push(target.href)
     const answer = await this.#send(method, target, { ...headers, ...(cookie === '' ? {} : { cookie }) }, body)
     for (const line of [answer.headers['set-cookie'] ?? []].flat()) keep(jar, line)
@@ -83,6 +87,7 @@ export class Browser {
     const all = { ...Object.fromEntries(hidden.map(([, name, value]) => [name, value])), ...fields }
     return this.visit(new URL(action, page.url).href, {
       method: 'POST',
+      from: page.url,
       headers: { ...NAVIGATES, 'content-type': 'application/x-www-form-urlencoded' },
       body: new URLSearchParams(all).toString()
     })

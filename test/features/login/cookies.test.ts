@@ -23,6 +23,7 @@ const session: Session = {
   refreshToken: 'refresh',
   expiresAt: 3,
   number: 0,
+  attributes: {},
   sid: 'sid',
   identityToken: 'identity'
 }

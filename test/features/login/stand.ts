@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { policyServices } from '../../../src/app/services.js'
 import { defaultProviders, type OperatorProviders } from '../../../src/features/login/operator-providers.js'
 import { Login, logins } from '../../../src/features/login/service.js'
+import type { SamlReader } from '../../../src/features/login/saml/service-provider.js'
 import type { SessionStore } from '../../../src/features/login/session-keeper.js'
 import { actions, modules } from '../../../src/features/registry.js'
 import { type Flow, NO_UNITS } from '../../../src/flow/flow.js'
@@ -47,18 +48,21 @@ export class LoginStand {
       providers = defaultProviders(),
       keys = [randomBytes(32)],
       store,
-      bytes = 1 << 30
+      bytes = 1 << 30,
+      readSaml
     }: {
       providers?: OperatorProviders
       keys?: readonly Uint8Array[]
       /** Keeps sessions beyond cookies, in so many bytes. */
       store?: SessionStore
       bytes?: number
+      /** Reads documents of SAML here, without threads. */
+      readSaml?: SamlReader
     } = {}
   ) {
     const outbound = createOutbound({ clock: systemClock, allowPrivate: true })
     t.teardown(() => outbound.close())
-    this.login = new Login({ keys, providers, outbound, clock: this.clock })
+    this.login = new Login({ keys, providers, outbound, clock: this.clock, ...(readSaml === undefined ? {} : { readSaml }) })
     if (store !== undefined) this.login.keeper.attach(store, bytes)
     this.#step = make(policyServices({ ...this.kit.services, clock: this.clock }, [provide(logins, this.login)]))
   }
