@@ -46,6 +46,7 @@ const CAPABILITIES = {
   traces: [],
   transfer: ['policy-tests'],
   tunnel: [],
+  waf: ['explain', 'policy-tests', 'recorder'],
   workers: ['recorder', 'traces']
 }
 

@@ -14,6 +14,7 @@ import { adoptCommand, applyCommand, diffCommand, planCommand } from './site-fil
 import { statusCommand } from './status/command.js'
 import { backupCommand, exportCommand, importCommand, restoreCommand, sealCommand } from './transfer/command.js'
 import { agentCommand } from './tunnel/command.js'
+import { wafCommand } from './waf/command.js'
 
 /** Parts of `sluice --help` in which capabilities have commands. */
 type HelpPart = 'traffic' | 'configuration' | 'setup'
@@ -75,6 +76,10 @@ const REGISTRY: Readonly<Record<string, Entry>> = {
   transfer: {
     server: async () => (await import('./transfer/capability.js')).transfer,
     commands: { setup: () => [exportCommand(), importCommand(), backupCommand(), restoreCommand(), sealCommand()] }
+  },
+  waf: {
+    server: async () => (await import('./waf/capability.js')).waf,
+    commands: { traffic: () => [wafCommand()] }
   },
   limits: {
     server: async () => (await import('./limits/capability.js')).limits,

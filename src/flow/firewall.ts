@@ -19,6 +19,8 @@ export interface FirewallResult {
   readonly action: string
   /** Id of the route or edge whose policy has the action. */
   readonly owner: string
+  /** Path of the request as policies saw it then. */
+  readonly path: string
   /** `would_deny`: the score reaches the threshold, and the action is not enforced. */
   readonly decision: 'allow' | 'deny' | 'would_deny' | 'error'
   readonly score: number

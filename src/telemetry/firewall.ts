@@ -24,6 +24,8 @@ export interface ShownFirewallResult {
   readonly action: string
   /** Id of the route or edge whose policy has the action. */
   readonly owner: string
+  /** Path of the request as policies saw it then. */
+  readonly path: string
   readonly decision: string
   readonly score: number
   readonly threshold: number
@@ -36,9 +38,10 @@ export interface ShownFirewallResult {
 
 /** Returns the results of the firewall, with short values and without those of sensitive names. `reveal`: with those values. */
 export function shownFirewall(flow: Flow | undefined, reveal = false): ShownFirewallResult[] {
-  return firewallResults(flow).map(({ action, owner, decision, score, threshold, digest, matches }) => ({
+  return firewallResults(flow).map(({ action, owner, path, decision, score, threshold, digest, matches }) => ({
     action,
     owner,
+    path: shorten(path, MAX_VALUE),
     decision,
     score,
     threshold,
@@ -47,10 +50,15 @@ export function shownFirewall(flow: Flow | undefined, reveal = false): ShownFire
       ...rest,
       message: shorten(message, MAX_VALUE),
       variable: shorten(variable, MAX_NAME),
-      value: shorten(reveal ? value : isSensitive(variable) ? REDACTED : redactText(value), MAX_VALUE)
+      value: shorten(reveal ? value : shownValue(variable, value), MAX_VALUE)
     })),
     omitted: Math.max(0, matches.length - MAX_RULES)
   }))
+}
+
+/** Returns the value of a variable of a request as it may be shown. */
+export function shownValue(variable: string, value: string): string {
+  return isSensitive(variable) ? REDACTED : redactText(value)
 }
 
 /** Results of the firewall in a line of the access log: without values. */

@@ -102,6 +102,7 @@ export const WAF_RESULTS = listOf(
   object({
     action: text,
     owner: { ...text, description: 'Id of the route or edge whose policy has the action.' },
+    path: { ...text, description: 'Path of the request as the policy saw it.' },
     decision: { ...text, description: 'allow, deny, would_deny or error.' },
     score: integer,
     threshold: integer,

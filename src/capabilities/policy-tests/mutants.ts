@@ -109,32 +109,38 @@ export function withCapacity(
   rule: string | undefined,
   capacity: number
 ): { readonly text: string; readonly limits: number } {
+  let limits = 0
+  const changed = changeActions(text, ({ config }, name) => {
+    // An expression is tried as a number, too.
+    if ((rule !== undefined && name !== rule) || config.capacity === undefined) return
+    config.capacity = capacity
+    limits++
+  })
+  return { text: changed, limits }
+}
+
+/** An action as data. */
+interface PlainAction {
+  readonly type: string
+  readonly config: Record<string, unknown>
+}
+
+/** Returns a valid policy as JSON, after `change` has changed the configs of its actions. */
+export function changeActions(text: string, change: (action: PlainAction, rule: string) => void): string {
   const { document } = readDocument(text)
   const { strict, phases } = document
-  let limits = 0
   const changed = PHASES.filter((phase) => phases[phase].length > 0).map((phase) => {
     const rules = phases[phase].map(plainRule)
-    for (const one of rules) {
-      if (rule !== undefined && one.name !== rule) continue
-      for (const { config } of one.actions) {
-        // An expression is tried as a number, too.
-        if (config.capacity === undefined) continue
-        config.capacity = capacity
-        limits++
-      }
-    }
+    for (const { name, actions } of rules) for (const action of actions) change(action, name)
     return [phase, rules] as const
   })
-  return {
-    text: JSON.stringify({ ...(strict ? { strict_expressions: true } : {}), ...Object.fromEntries(changed) }),
-    limits
-  }
+  return JSON.stringify({ ...(strict ? { strict_expressions: true } : {}), ...Object.fromEntries(changed) })
 }
 
 interface PlainRule {
   readonly name: string
   readonly expressions: string[]
-  readonly actions: { readonly type: string; readonly config: Record<string, unknown> }[]
+  readonly actions: PlainAction[]
 }
 
 type DocumentRule = ReturnType<typeof readDocument>['document']['phases'][(typeof PHASES)[number]][number]

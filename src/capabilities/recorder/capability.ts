@@ -5,7 +5,7 @@ import { exchangeFileErrors } from './exchange-file.js'
 import { Exchanges } from './exchanges.js'
 import { recorderErrors, recorderSettings } from './recorder-settings.js'
 import { exchangeRoutes } from './routes.js'
-import { EXCHANGE_SOURCE, openRecorder, RECORDER } from './running-recorder.js'
+import { EXCHANGE_SOURCE, openRecorder, PAST_TRAFFIC, RECORDER } from './running-recorder.js'
 
 /** Records exchanges, lists them, and repeats them. */
 export const recorder = defineCapability({
@@ -16,9 +16,10 @@ export const recorder = defineCapability({
     ruled({ options, foundation, dataPlane, policies, opened }) {
       const labs = runningLabs(options, foundation, policies)
       const { services } = policies
-      const { recorder, source } = openRecorder(options, foundation, { dataPlane, labs, services })
+      const { recorder, source, past } = openRecorder(options, foundation, { dataPlane, labs, services })
       opened.put(RECORDER, recorder)
       opened.put(EXCHANGE_SOURCE, source)
+      opened.put(PAST_TRAFFIC, past)
       opened.add(RELOAD_STEPS, (now) => {
         const recording = recorder.prepare(recorderSettings(now.recorder))
         return () => recording.use()

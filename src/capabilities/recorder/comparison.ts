@@ -1,4 +1,5 @@
 import type { Slices } from '../../lib/slices.js'
+import type { ShownFirewallResult } from '../../telemetry/firewall.js'
 import { REDACTED, redactUrl } from '../../telemetry/redaction.js'
 import type { Explanation } from '../explain/answers.js'
 import { decisionText } from '../explain/explanation-text.js'
@@ -24,6 +25,10 @@ export interface PastExchange {
   readonly isRedacted: boolean
   /** The recorded decision; undefined if unknown. */
   readonly decided: string | undefined
+  /** Recorded results of the firewall. */
+  readonly waf: readonly ShownFirewallResult[]
+  /** A certificate or the policy had verified who the client is. */
+  readonly isSignedIn: boolean
 }
 
 /** An exchange of the recorder. */
@@ -38,7 +43,9 @@ export function pastOf(recorded: RecordedExchange): PastExchange {
     answer: answer === null ? undefined : { ...answer, body: bytesOf(bodies.response) },
     isBodyMissing: hasBody && body === undefined,
     isRedacted: false,
-    decided: decisionText(decision)
+    decided: decisionText(decision),
+    waf: recorded.waf ?? [],
+    isSignedIn: recorded.signedIn ?? false
   }
 }
 
@@ -55,7 +62,9 @@ export function pastOfArchive(archived: ArchivedExchange): PastExchange {
     answer: isForwarded && status !== 0 ? { status, headers: responseHeaders, body: undefined } : undefined,
     isBodyMissing: false,
     isRedacted: true,
-    decided
+    decided,
+    waf: archived.waf,
+    isSignedIn: archived.isSignedIn
   }
 }
 

@@ -149,19 +149,20 @@ export const REPLAY_SCHEMA = {
   additionalProperties: false
 } as const
 
-const CRITERIA_SCHEMA = Object.fromEntries(EXCHANGE_CRITERIA.map((name) => [name, { type: 'string' }]))
+/** JSON Schema of the criteria of exchanges in a body. */
+export const CRITERIA_PROPERTY = {
+  type: 'object',
+  description: 'Which of the recorded exchanges; the criteria of GET /exchanges.',
+  properties: Object.fromEntries(EXCHANGE_CRITERIA.map((name) => [name, { type: 'string' }])),
+  additionalProperties: false
+} as const
 
 /** JSON Schema of the body of `POST /replay`. */
 export const COMPARISON_SCHEMA = {
   type: 'object',
   title: 'ComparisonRequest',
   properties: {
-    exchanges: {
-      type: 'object',
-      description: 'Which of the recorded exchanges; the criteria of GET /exchanges.',
-      properties: CRITERIA_SCHEMA,
-      additionalProperties: false
-    },
+    exchanges: CRITERIA_PROPERTY,
     limit: {
       type: 'integer',
       minimum: 1,
@@ -274,7 +275,7 @@ export class Exchanges {
   async compare(body: unknown): Promise<Comparison> {
     const given = membersOf(body, '', Object.keys(COMPARISON_SCHEMA.properties))
     return await this.#source.compare({
-      criteria: criteriaOf(given.exchanges),
+      criteria: readCriteria(given.exchanges),
       limit: countOf(given.limit, 'limit', { least: 1, most: MOST_COMPARED, absent: 10_000 }),
       archive: given.archive,
       instead: await findReplaced(candidatesOf(given.policies), this.#serving),
@@ -290,7 +291,8 @@ function noCriteria(): ExchangeCriteria {
   return Object.fromEntries(EXCHANGE_CRITERIA.map((name) => [name, undefined])) as ExchangeCriteria
 }
 
-function criteriaOf(value: unknown): ExchangeCriteria {
+/** Reads the criteria of a body. Throws a ControlError. */
+export function readCriteria(value: unknown): ExchangeCriteria {
   if (value === undefined || value === null) return noCriteria()
   const given = membersOf(value, 'exchanges', EXCHANGE_CRITERIA)
   const read = EXCHANGE_CRITERIA.map((name) => [

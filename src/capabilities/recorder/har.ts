@@ -1,5 +1,6 @@
 import { isObject } from '../../lib/json.js'
 import type { Slices } from '../../lib/slices.js'
+import type { ShownFirewallResult } from '../../telemetry/firewall.js'
 import { redactUrl } from '../../telemetry/redaction.js'
 import { redactedFields } from '../explain/explanation-of.js'
 import type { Archive, ExchangeView, ShownBody } from './answers.js'
@@ -55,6 +56,25 @@ function entryOf(recorded: RecordedExchange, shown: ExchangeView): object {
   }
 }
 
+/** Returns an exchange as `sluice log` and files of the recorder have it as an entry of an archive; undefined for other values. */
+export function archivedView(view: unknown): object | undefined {
+  if (!isObject(view) || !isObject(view.request) || !Array.isArray(view.request.headers)) return undefined
+  const { request, response, at, method, url, http_version: version, ...rest } = view as unknown as ExchangeView
+  const { body } = request
+  return {
+    startedDateTime: at,
+    request: {
+      method,
+      url,
+      httpVersion: versionOf(version),
+      headers: pairsOf(request.headers),
+      ...(body?.whole === true ? { postData: postDataOf(body, fieldOf(request.headers, 'content-type')) } : {})
+    },
+    response: { status: response?.status ?? 0, headers: pairsOf(response?.headers ?? []) },
+    _sluice: rest
+  }
+}
+
 function versionOf(version: string): string {
   return `HTTP/${version === '2' ? '2.0' : version}`
 }
@@ -95,6 +115,9 @@ export interface ArchivedExchange {
   readonly decided: string | undefined
   /** Id in the recorder it comes from. */
   readonly id: string | undefined
+  /** Results of the firewall that Sluice recorded. */
+  readonly waf: readonly ShownFirewallResult[]
+  readonly isSignedIn: boolean
 }
 
 /** Fields that HTTP/2 has in the place of a request line, and those that its transport makes. */
@@ -156,7 +179,7 @@ function readEntry(entry: unknown): ArchivedExchange | string {
   const at = Date.parse(String(startedDateTime))
   if (Number.isNaN(at)) return 'has no startedDateTime'
   const { status = 0, headers: answered } = isObject(response) ? response : {}
-  const { client_ip, decided, id } = isObject(own) ? own : {}
+  const { client_ip, decided, id, waf, signed_in } = isObject(own) ? own : {}
   return {
     method,
     url: new URL(url),
@@ -168,8 +191,27 @@ function readEntry(entry: unknown): ArchivedExchange | string {
     status: typeof status === 'number' ? status : 0,
     responseHeaders: fieldsOf(answered),
     decided: typeof decided === 'string' ? decided : undefined,
-    id: typeof id === 'string' ? id : undefined
+    id: typeof id === 'string' ? id : undefined,
+    waf: Array.isArray(waf) ? waf.filter(isFirewallResult) : [],
+    isSignedIn: signed_in === true
   }
+}
+
+function isFirewallResult(value: unknown): value is ShownFirewallResult {
+  if (!isObject(value) || !Array.isArray(value.rules)) return false
+  const { action, owner, path, decision, score, threshold, rules } = value
+  const texts = [action, owner, path, decision]
+  return (
+    texts.every((one) => typeof one === 'string') &&
+    [score, threshold].every((one) => typeof one === 'number') &&
+    rules.every(
+      (rule) =>
+        isObject(rule) &&
+        Number.isSafeInteger(rule.id) &&
+        typeof rule.score === 'number' &&
+        ['message', 'variable', 'value'].every((name) => typeof rule[name] === 'string')
+    )
+  )
 }
 
 function versionFrom(version: unknown): ArchivedExchange['version'] {

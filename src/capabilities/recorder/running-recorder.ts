@@ -13,12 +13,11 @@ import type { Options } from '../../options/options.js'
 import type { PolicyServices } from '../../policy/services.js'
 import type { Traffic } from '../../proxy/data-plane.js'
 import { InternalExchange } from '../../proxy/internal-exchange.js'
-import type { Draft } from '../../schema/answer.js'
 import { imaginedHead } from '../explain/imagined-exchange.js'
 import type { OpenRunningLab } from '../explain/running-labs.js'
-import { withCapacity } from '../policy-tests/mutants.js'
 import type { Archive, Comparison, ExchangeView, RecorderState } from './answers.js'
-import { compare, type Judge, judgementOf, type PastExchange, pastOf, pastOfArchive, refusals } from './comparison.js'
+import { Comparer, type Decide } from './comparer.js'
+import { type PastExchange, pastOf, pastOfArchive } from './comparison.js'
 import { type ExchangeCondition, exchangeFilter } from './exchange-conditions.js'
 import { ExchangeRecorder } from './exchange-recorder.js'
 import type { ComparisonRequest, ExchangeCriteria, ExchangeSource, FollowOptions, ReplayEdits } from './exchanges.js'
@@ -37,6 +36,16 @@ import { recorderSettings } from './recorder-settings.js'
 
 /** The recorder of this process, for the API. */
 export const EXCHANGE_SOURCE = partKey<ExchangeSource>('recorder')
+/** Recorded or archived exchanges, and decisions about them, for other capabilities. */
+export interface PastTraffic {
+  /** Returns exchanges, oldest first. `archive`: an HTTP Archive instead of recorded ones. Fails with a ControlError. */
+  find(request: Pick<ComparisonRequest, 'criteria' | 'limit' | 'archive'>): Promise<PastExchange[]>
+  /** Decides exchanges by the running configuration with other policies, from the wall time `at` (ms) on. */
+  decide(instead: ComparisonRequest['instead'], at: number): Promise<Decide>
+}
+
+/** Past traffic of this process. */
+export const PAST_TRAFFIC = partKey<PastTraffic>('past traffic')
 /** The recorder of this process, for traffic. */
 export const RECORDER = partKey<ExchangeRecorder>('recorder of exchanges')
 
@@ -51,7 +60,7 @@ export function openRecorder(
   options: Options,
   { clock, log, publicUrl, observers, lifecycle, holder }: Foundation,
   { dataPlane, services, labs }: RecorderStage
-): { readonly recorder: ExchangeRecorder; readonly source: ExchangeSource } {
+): { readonly recorder: ExchangeRecorder; readonly source: ExchangeSource; readonly past: PastTraffic } {
   const { expressions } = services
   const settings = recorderSettings(options.recorder)
   const recorder = new ExchangeRecorder({ observers, clock, expressions, settings, baseUrl: publicUrl.read, log })
@@ -65,7 +74,11 @@ export function openRecorder(
     [...holder.current().plan.units].flatMap(([key, { kind }]) => (kind === 'policy' ? [key] : []))
   const comparer = new Comparer(labs, policyText, policyKeys)
   const source = new RecorderSource({ recorder, clock, expressions, baseUrl: publicUrl.read, replayer, comparer })
-  return { recorder, source }
+  const past: PastTraffic = {
+    find: (request) => source.past(request),
+    decide: (instead, at) => comparer.decide(instead, at, 'empty')
+  }
+  return { recorder, source, past }
 }
 
 interface SourceParts {
@@ -144,14 +157,14 @@ class RecorderSource implements ExchangeSource {
   }
 
   async compare(request: ComparisonRequest): Promise<Comparison> {
-    const { criteria, limit, archive } = request
-    if (archive !== undefined) {
-      const past = await archived(archive)
-      return await this.#parts.comparer.compare(past.slice(-limit), request)
-    }
+    return await this.#parts.comparer.compare(await this.past(request), request)
+  }
+
+  /** See `PastTraffic`. */
+  async past({ criteria, limit, archive }: Parameters<PastTraffic['find']>[0]): Promise<PastExchange[]> {
+    if (archive !== undefined) return (await archived(archive)).slice(-limit)
     const found = await this.#find(criteria, limit, undefined)
-    const past = found.map(pastOf).sort((a, b) => a.at - b.at)
-    return await this.#parts.comparer.compare(past, request)
+    return found.map(pastOf).sort((a, b) => a.at - b.at)
   }
 
   async #recorded(id: string): Promise<RecordedExchange | undefined> {
@@ -283,78 +296,4 @@ function editedHead(recorded: RecordedExchange, edits: ReplayEdits, body: Uint8A
     clientPort: 0
   }
   return imaginedHead(body === undefined ? imagined : { ...imagined, body })
-}
-
-/** Numbers that are the same for both sides of a comparison (mulberry32). */
-function sameNumbers(): () => number {
-  let state = 0x5eed
-  return () => {
-    state = (state + 0x6d2b79f5) | 0
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
-  }
-}
-
-/** Placeholder response of an upstream that was not contacted; dependent decisions are not judged. */
-const UNKNOWN_ANSWER = { status: 200, headers: [], body: undefined }
-const NOTHING_INSTEAD: ComparisonRequest['instead'] = new Map()
-
-/** Decides past exchanges by the running configuration and by a candidate. */
-class Comparer {
-  readonly #labs: OpenRunningLab
-  readonly #textOf: (key: string) => string | undefined
-  readonly #keys: () => readonly string[]
-
-  constructor(labs: OpenRunningLab, textOf: (key: string) => string | undefined, keys: () => readonly string[]) {
-    this.#labs = labs
-    this.#textOf = textOf
-    this.#keys = keys
-  }
-
-  async compare(past: readonly PastExchange[], request: ComparisonRequest): Promise<Comparison> {
-    const { instead, capacities, counters, examples } = request
-    const slices = Slices.besideTraffic()
-    const at = past[0]?.at ?? 0
-    const side = (policies: ComparisonRequest['instead']) => this.#side(policies, at, counters)
-    const sides = await Promise.all([side(NOTHING_INSTEAD), side(instead)] as const)
-    const compared = await compare(past, sides, { examples, slices })
-    const tried: Draft<NonNullable<Comparison['capacities']>> = []
-    for (const capacity of capacities?.values ?? []) {
-      const changed = this.#withCapacity(instead, capacities?.rule, capacity)
-      tried.push({ capacity, refused: await refusals(past, await side(changed), slices) })
-    }
-    return { ...compared, ...(capacities === undefined ? {} : { capacities: tried }) }
-  }
-
-  async #side(instead: ComparisonRequest['instead'], at: number, counters: 'running' | 'empty'): Promise<Judge> {
-    const start = { at, instead, counters, upstreamStatus: 200, reveal: true, random: sameNumbers() }
-    const { lab, clock, takeNotAsked } = await this.#labs(start)
-    return async (past) => {
-      clock.advance(Math.max(0, past.at - clock.wall()))
-      const { request, answer = UNKNOWN_ANSWER } = past
-      const repeated = 'head' in request ? await lab.repeat(request, answer) : await lab.imagine(request, answer)
-      return judgementOf(past, repeated, takeNotAsked())
-    }
-  }
-
-  /** Replaces this capacity in the limits of the policies. Fails with `FIELD_INVALID` if no limit matches. */
-  #withCapacity(
-    instead: ComparisonRequest['instead'],
-    rule: string | undefined,
-    capacity: number
-  ): ComparisonRequest['instead'] {
-    const changed = new Map(instead)
-    let limits = 0
-    const keys = instead.size > 0 ? [...instead.keys()] : this.#keys()
-    for (const key of keys) {
-      const text = instead.get(key)?.text ?? this.#textOf(key)
-      if (text === undefined) continue
-      const made = withCapacity(text, rule, capacity)
-      limits += made.limits
-      if (made.limits > 0) changed.set(key, { text: made.text, source: instead.get(key)?.source ?? key })
-    }
-    if (limits === 0) throw refused('FIELD_INVALID', 'capacities', 'no limit of these policies is meant')
-    return changed
-  }
 }

@@ -114,7 +114,15 @@ function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
       const { reported } = transaction
       if (failure !== undefined || reported.some(isFinding)) {
         const { anomaly_score: score, anomaly_score_threshold: threshold } = published
-        const found = { action: side.type, owner: scope.owner, decision, score, threshold, digest } as const
+        const found = {
+          action: side.type,
+          owner: scope.owner,
+          path: flow.request?.target.path ?? '',
+          decision,
+          score,
+          threshold,
+          digest
+        } as const
         addFirewallResult(flow, {
           ...found,
           get matches() {
