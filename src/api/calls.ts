@@ -13,7 +13,7 @@ import type { Traffic } from '../control/traffic.js'
 import type { WriteGuards } from '../control/write-guards.js'
 import type { ErrorRow } from '../lib/errors.js'
 import { canonicalAddress } from '../lib/ip.js'
-import { ApiError, apiErrors } from './errors.js'
+import { ApiError, apiErrors, isNgrokClient } from './errors.js'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -148,8 +148,9 @@ function revisionsOf(header: string, form: RegExp, name: string): readonly numbe
 
 export function callOf(request: FastifyRequest): Call {
   const { principal, id, spend } = request
+  const nullIsUnset = isNgrokClient(request)
   if (principal === undefined) throw new TypeError('a path of the account is open')
-  return { principal, address: addressOf(request), operationId: id, spend }
+  return { principal, address: addressOf(request), operationId: id, spend, nullIsUnset }
 }
 
 /** Address of the client; an IPv4 one without the form that it has on an IPv6 socket. */

@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ControlError, controlErrors, RETRY_AFTER } from '../control/errors.js'
-import { type Coded, codeOf, defineErrors, type ErrorRow } from '../lib/errors.js'
+import { type Coded, codeOf, defineErrors, type ErrorRow, type NgrokCode } from '../lib/errors.js'
+import { fieldErrors } from '../schema/errors.js'
 import type { Problem } from '../schema/field.js'
 
 /** Codes of requests that the API refuses before they reach the control plane. */
@@ -160,7 +161,7 @@ export function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
   reply.code(error.status).header('service-operation-id', request.id).headers(error.headers)
   return isForPeople(request)
     ? reply.type('text/html; charset=utf-8').send(errorPage(error, request.id))
-    : reply.type('application/json; charset=utf-8').send(errorBody(error, request.id))
+    : reply.type('application/json; charset=utf-8').send(errorBody(error, request.id, ngrokCodeFor(error, request)))
 }
 
 /** Does a browser ask for one of the pages? */
@@ -178,13 +179,41 @@ function errorPage({ status, word, message }: ApiError, operationId: string): st
 `
 }
 
-/** Returns the body as text, for responses outside of handlers. */
-export function errorBody({ status, word, message, details, problems }: ApiError, operationId: string): string {
+/** Rows with codes of ngrok, by their own codes. */
+const NGROK_CODES: ReadonlyMap<string, readonly NgrokCode[]> = new Map(
+  [controlErrors, fieldErrors]
+    .flatMap((table) => Object.values<ErrorRow>(table))
+    .map(({ code, ngrok = [] }) => [code, ngrok] as const)
+)
+
+/** Is the caller a client of ngrok? Those send `Ngrok-Version`. */
+export function isNgrokClient({ headers }: Pick<FastifyRequest, 'headers'>): boolean {
+  return headers['ngrok-version'] !== undefined && headers['service-version'] === undefined
+}
+
+/** Returns the number of ngrok's code for the error, if the caller is a client of ngrok and its tools decide by that code. */
+function ngrokCodeFor({ word, details }: ApiError, request: FastifyRequest): number | undefined {
+  if (!isNgrokClient(request)) return undefined
+  const resource = request.found?.config.resource
+  const field = details.field?.replace(/\[\d+\]$/, '')
+  const found = NGROK_CODES.get(word)?.find(
+    (one) => (one.resource ?? resource) === resource && (one.field ?? field) === field
+  )
+  return found?.number
+}
+
+/** Returns the body as text. `ngrok`: number of the code that stands in place of ours, which the details then name. */
+export function errorBody(
+  { status, word, message, details, problems }: ApiError,
+  operationId: string,
+  ngrok?: number
+): string {
+  const own = `ERR_SLUICE_${word}`
   return JSON.stringify({
-    error_code: `ERR_SLUICE_${word}`,
+    error_code: ngrok === undefined ? own : `ERR_NGROK_${ngrok}`,
     status_code: status,
     msg: message,
-    details: { operation_id: operationId, ...details },
+    details: { operation_id: operationId, ...(ngrok === undefined ? {} : { code: own }), ...details },
     ...(problems.length > 1 ? { problems } : {})
   })
 }

@@ -13,7 +13,7 @@ import {
   sendWritten,
   writeMode
 } from './calls.js'
-import { type Handler, parameter, pathOf, type Router, route } from './routes.js'
+import { type Handler, type Method, parameter, pathOf, type RouteConfig, type Router, route } from './routes.js'
 
 /** Parameters of every list of records. */
 export const LIST_PARAMETERS = ['limit', 'before_id', 'filter'] as const
@@ -25,33 +25,40 @@ export function addResourceRoutes(router: Router, resource: Resource, account: A
   const { records } = account
   const { path } = resource
   const item = `${path}/{id}`
+  const add = adder(router, resource)
   const has = (operation: Operation) => resource.operations.includes(operation)
-  if (has('list')) route(router, 'GET', path, {}, listRecords(resource, account))
+  if (has('list')) add('GET', path, {}, listRecords(resource, account))
   if (has('create')) {
     const create = writing(resource, 'create', account, 201, (asked, call) => records.create(resource, asked, call))
-    route(router, 'POST', path, { body: 'json' }, create)
+    add('POST', path, { body: 'json' }, create)
   }
   if (has('get')) {
     const get = reading(resource, account, (path, call) => records.get(resource, { path }, call))
-    route(router, 'GET', item, {}, get)
+    add('GET', item, {}, get)
   }
   if (has('update')) {
     const update = writing(resource, 'update', account, 200, (asked, call) => records.update(resource, asked, call))
-    route(router, 'PATCH', item, { body: 'json' }, update)
+    add('PATCH', item, { body: 'json' }, update)
   }
   if (has('delete')) {
     const remove = removing(resource, 'delete', account, (asked, call) => records.remove(resource, asked, call))
-    route(router, 'DELETE', item, {}, remove)
+    add('DELETE', item, {}, remove)
   }
 }
 
-/** Reads the requested page of a list. An empty `before_id` or `filter` is none. Throws an ApiError. */
+/** Adds routes that read or write this resource. */
+function adder(router: Router, { name }: Resource) {
+  return (method: Method, path: string, config: RouteConfig, handler: Handler) =>
+    route(router, method, path, { ...config, resource: name }, handler)
+}
+
+/** Reads the requested page of a list. Throws an ApiError. */
 function readPage(request: FastifyRequest): Pick<ListRequest, 'limit' | 'beforeId' | 'filter'> {
   const query = queryOf(request, LIST_PARAMETERS)
   const limit = readCount(query, 'limit', LIMIT)
-  const beforeId = query.get('before_id') || undefined
+  const beforeId = query.get('before_id')
   if (beforeId !== undefined && !ID.test(beforeId)) throw invalidParameter('before_id', 'must be an id')
-  return { limit, beforeId, filter: query.get('filter') || undefined }
+  return { limit, beforeId, filter: query.get('filter') }
 }
 
 function listRecords(resource: Resource, account: Account): Handler {
@@ -117,6 +124,7 @@ function removing(
 /** Sub-paths of the modules of a resource, and of the fields that a DELETE clears. */
 export function addModuleRoutes(router: Router, resource: Resource, account: Account): void {
   const { records } = account
+  const add = adder(router, resource)
   const item = `${resource.path}/{id}`
   const remove = (module: string) =>
     removing(resource, 'update', account, (asked, call) => records.removeModule(resource, { ...asked, module }, call))
@@ -126,11 +134,11 @@ export function addModuleRoutes(router: Router, resource: Resource, account: Acc
       records.replaceModule(resource, { ...asked, module }, call)
     )
     const get = reading(resource, account, (path, call) => records.getModule(resource, { path, module }, call))
-    route(router, 'PUT', path, { body: 'json' }, replace)
-    route(router, 'GET', path, {}, get)
-    route(router, 'DELETE', path, {}, remove(module))
+    add('PUT', path, { body: 'json' }, replace)
+    add('GET', path, {}, get)
+    add('DELETE', path, {}, remove(module))
   }
-  for (const field of resource.clearable) route(router, 'DELETE', `${item}/${field}`, {}, remove(field))
+  for (const field of resource.clearable) add('DELETE', `${item}/${field}`, {}, remove(field))
 }
 
 /** A collection that can be listed below a record that its entries refer to. */
@@ -193,6 +201,7 @@ function listNested(
 /** Adds sub-paths for the lists within a record whose entries have their own URLs. */
 export function addPartRoutes(router: Router, resource: Resource, account: Account): void {
   const { records } = account
+  const route = adder(router, resource)
   for (const part of resource.parts) {
     const all = `${resource.path}/{id}/${part.name}`
     const one = `${all}/{${part.key}}`
@@ -212,11 +221,11 @@ export function addPartRoutes(router: Router, resource: Resource, account: Accou
     const remove = removing(resource, 'update', account, (asked, call) =>
       records.removePart(resource, part, { ...asked, ...entry(asked.path) }, call)
     )
-    route(router, 'GET', all, {}, list)
-    route(router, 'POST', all, { body: 'json' }, add)
-    route(router, 'GET', one, {}, get)
-    route(router, 'PATCH', one, { body: 'json' }, update)
-    route(router, 'DELETE', one, {}, remove)
+    route('GET', all, {}, list)
+    route('POST', all, { body: 'json' }, add)
+    route('GET', one, {}, get)
+    route('PATCH', one, { body: 'json' }, update)
+    route('DELETE', one, {}, remove)
   }
 }
 

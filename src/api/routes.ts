@@ -13,6 +13,8 @@ declare module 'fastify' {
 export interface RouteConfig {
   /** Answered without a key. */
   readonly open?: boolean
+  /** Name of the resource that it reads or writes. @default none */
+  readonly resource?: string
   /** Answered without a version header. */
   readonly unversioned?: boolean
   /** Required or optional body. @default a body is rejected */

@@ -57,11 +57,18 @@ async function errors(): Promise<string[]> {
   for (const { title, where, tables } of await errorGroups()) {
     const rows = tables.flatMap(Object.values<ErrorRow>).sort((a, b) => (a.code < b.code ? -1 : 1))
     const answered = rows.some(({ status }) => status !== undefined)
+    const named = rows.some(({ ngrok }) => ngrok !== undefined)
     lines.push(`## ${title}`, '', where, '')
     lines.push(
       ...table(
-        ['Code', ...(answered ? ['Status'] : []), 'Meaning', 'What to do'],
-        rows.map((row) => [code(row.code), ...(answered ? [statusesOf(row)] : []), row.text, row.help])
+        ['Code', ...(answered ? ['Status'] : []), ...(named ? ['For clients of ngrok'] : []), 'Meaning', 'What to do'],
+        rows.map((row) => [
+          code(row.code),
+          ...(answered ? [statusesOf(row)] : []),
+          ...(named ? [ngrokCodesOf(row)] : []),
+          row.text,
+          row.help
+        ])
       )
     )
   }
@@ -70,6 +77,15 @@ async function errors(): Promise<string[]> {
 
 function statusesOf({ status, otherStatuses = [] }: ErrorRow): string {
   return [...(status === undefined ? [] : [status]), ...otherStatuses].join(', ')
+}
+
+/** Codes of ngrok with their situations, such as `ERR_NGROK_1406` (ip_policy_rule.cidr). */
+function ngrokCodesOf({ ngrok = [] }: ErrorRow): string {
+  return ngrok
+    .map(
+      ({ number, resource, field }) => `${code(`ERR_NGROK_${number}`)} (${[resource, field].filter(Boolean).join('.')})`
+    )
+    .join(', ')
 }
 
 function options(): string[] {

@@ -30,6 +30,8 @@ export interface Call {
   readonly operationId: string
   /** Charges work to the caller's budget, in bytes. @default no budget */
   readonly spend?: ((bytes: number) => void) | undefined
+  /** True if null in the body of an update means that the field is not set. @default it clears the field */
+  readonly nullIsUnset?: boolean
 }
 
 /** Stops following. */

@@ -134,9 +134,9 @@ export class Edits {
   }
 
   /** Returns the options for reading a caller's body: documents of members have lower limits. */
-  readOptions(path: PathValues, { principal }: Call): ReadOptions {
+  readOptions(path: PathValues, { principal, nullIsUnset }: Call): ReadOptions {
     const { checkPolicy, checkFile, checkFolder } = this.#parts
-    const options = { checkPolicy, checkFile, checkFolder, path, zeroIsAbsent: true }
+    const options = { checkPolicy, checkFile, checkFolder, path, zeroIsAbsent: true, nullIsUnset }
     if (principal.role !== 'member') return options
     const { documents } = CALLER_LIMITS.member
     return { ...options, checkPolicy: (text, layer) => checkPolicy(text, layer, documents) }

@@ -69,7 +69,12 @@ export const controlErrors = defineErrors({
   ALREADY_EXISTS: {
     status: 409,
     text: 'Another record has the value.',
-    help: 'Choose another value, or change the record that has it; the details name it.'
+    help: 'Choose another value, or change the record that has it; the details name it.',
+    ngrok: [
+      { number: 413, resource: 'reserved_domain', field: 'domain' },
+      { number: 18017, resource: 'endpoint', field: 'url' },
+      { number: 7132, field: 'hostports' }
+    ]
   },
   DECLARED: {
     status: 409,
@@ -79,7 +84,8 @@ export const controlErrors = defineErrors({
   IN_USE: {
     status: 409,
     text: 'Other records need the record.',
-    help: 'Change or delete the records that need it first; the details name them.'
+    help: 'Change or delete the records that need it first; the details name them.',
+    ngrok: [{ number: 446, resource: 'reserved_domain' }]
   },
   REVERT_CONFLICT: {
     status: 409,

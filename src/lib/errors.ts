@@ -29,12 +29,23 @@ export function codeOf(error: unknown): string | undefined {
   return typeof error.code === 'string' ? error.code : undefined
 }
 
+/** A code of ngrok, `ERR_NGROK_<number>`, and its situation. */
+export interface NgrokCode {
+  readonly number: number
+  /** Resource of the request. @default any */
+  readonly resource?: string
+  /** Field to blame, without the index of a list. @default any */
+  readonly field?: string
+}
+
 /** Table entry of an error code. Both sentences appear in the reference documentation. */
 export interface ErrorMeaning {
   /** HTTP status, if the code is used in responses. */
   readonly status?: number
   /** Further statuses that depend on the cause or the configuration. */
   readonly otherStatuses?: readonly number[]
+  /** Codes of ngrok for the situations by which its tools decide; its clients get them in place of the code. */
+  readonly ngrok?: readonly NgrokCode[]
   /** Closes the connection after the response. */
   readonly close?: boolean
   /** One sentence that describes the error. */

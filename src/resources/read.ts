@@ -11,6 +11,7 @@ export interface ReadOptions {
   readonly checkFolder?: FileCheck | undefined
   /** See `Reading`: for client requests, not for files, whose authors write zero on purpose. */
   readonly zeroIsAbsent?: boolean
+  readonly nullIsUnset?: boolean | undefined
   /** Path parameters of the request by name (`id`, `edge_id`, …). A body may repeat them. */
   readonly path: Readonly<Record<string, string>>
 }
@@ -115,7 +116,7 @@ interface Collected {
   readonly secrets: Record<string, string>
 }
 
-function collect({ checkPolicy, checkFile, checkFolder, zeroIsAbsent }: ReadOptions): Collected {
+function collect({ checkPolicy, checkFile, checkFolder, zeroIsAbsent, nullIsUnset }: ReadOptions): Collected {
   const problems: Problem[] = []
   const secrets: Record<string, string> = {}
   const reading: Reading = {
@@ -123,6 +124,7 @@ function collect({ checkPolicy, checkFile, checkFolder, zeroIsAbsent }: ReadOpti
     checkFile,
     checkFolder,
     zeroIsAbsent,
+    nullIsUnset,
     report(problem) {
       if (problems.length < MOST_PROBLEMS) problems.push(problem)
     },

@@ -5,7 +5,8 @@ export const fieldErrors = defineErrors({
   FIELD_INVALID: {
     status: 400,
     text: 'A field has a value that is not allowed.',
-    help: 'Give a value as the message describes it.'
+    help: 'Give a value as the message describes it.',
+    ngrok: [{ number: 1406, resource: 'ip_policy_rule', field: 'cidr' }]
   },
   FIELD_REQUIRED: { status: 400, text: 'A field that is required is missing or is cleared.', help: 'Give the field.' },
   FIELD_UNKNOWN: {
@@ -31,7 +32,8 @@ export const fieldErrors = defineErrors({
   REF_NOT_FOUND: {
     status: 400,
     text: 'A field names a record that does not exist.',
-    help: 'Create the record first, or correct the id.'
+    help: 'Create the record first, or correct the id.',
+    ngrok: [{ number: 7117, field: 'hostports' }]
   },
   TOO_LONG: { status: 400, text: 'A text is longer than allowed.', help: 'Shorten it.' },
   TOO_MANY: {

@@ -131,7 +131,8 @@ function readMember(
     return
   }
   if (written === null) {
-    if (field.onNull === 'unchanged' || (unset && (field.onNull === 'refused' || field.required))) return
+    if (reading.nullIsUnset === true || field.onNull === 'unchanged') return
+    if (unset && (field.onNull === 'refused' || field.required)) return
     if (field.onNull === 'refused') {
       fault('FIELD_INVALID', 'must not be null')
       return

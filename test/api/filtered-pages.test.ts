@@ -13,6 +13,7 @@ t.test('a filter that is no condition over the fields is refused with its positi
   for (const [filter, position] of [
     ['obj.id > 1', /^\d+$/],
     ['obj.id', '1'],
+    ['', '1'],
     ['req.method == "GET"', '1'],
     ['obj.id ==', /^\d+$/],
     ['obj.id.matches("(")', /^\d+$/],
@@ -23,8 +24,6 @@ t.test('a filter that is no condition over the fields is refused with its positi
     t.match(refused, { status: 400, json: { details: { field: 'filter', position } } }, filter)
   }
   t.same((await ask(filtered('/ip_policies', 'false'))).json.ip_policies, [])
-  t.equal((await ask(filtered('/ip_policies', ''))).json.ip_policies.length, 1, 'an empty filter is none')
-  t.equal((await ask('/ip_policies?before_id=')).json.ip_policies.length, 1, 'and an empty cursor')
   t.equal(word(t, await ask(filtered('/ip_policies', 'true', { before_id: 'ipp_none' }))), 'QUERY_INVALID')
   t.equal(word(t, await ask(filtered('/ip_policies', `true${' && true'.repeat(700)}`))), 'QUERY_INVALID', 'too long')
 })

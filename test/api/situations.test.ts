@@ -96,7 +96,7 @@ function rows(w: World): readonly Row[] {
     ],
     ['field missing', 400, 'FIELD_REQUIRED', 'name', '/vaults', post({})],
     ['query unknown', 400, 'QUERY_UNKNOWN', 'page', '/vaults?page=1', {}],
-    ['filter', 400, 'QUERY_UNKNOWN', 'filter', '/vaults?filter=obj.name%20%3D%3D%20%22a%22', {}],
+    ['filter', 400, 'FILTER_INVALID', 'filter', '/vaults?filter=obj.nothing%20%3D%3D%20%22a%22', {}],
     ['query repeated', 400, 'QUERY_REPEATED', 'limit', '/vaults?limit=1&limit=2', {}],
     ['query malformed', 400, 'QUERY_MALFORMED', undefined, '/vaults?limit=%zz', {}],
     ['limit', 400, 'PAGE_LIMIT', 'limit', '/vaults?limit=101', {}],
