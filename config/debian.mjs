@@ -56,16 +56,16 @@ function replaced(found, changes) {
   }, found)
 }
 
-const COPYRIGHT = `Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+const copyright = (year) => `Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: sluice
 
 Files: *
-Copyright: the authors of Sluice
+Copyright: ${year} the authors of Sluice
 License: unlicensed
  All rights reserved: the owner has not chosen a licence yet.
 
 Files: usr/bin/sluice
-Copyright: Node.js contributors, and the authors of the packages in sbom.cdx.json
+Copyright: 2009-${year} Node.js contributors, and the authors of the packages in sbom.cdx.json
 License: Expat and others
  The executable contains Node.js, whose licence and the licences of what it bundles are at
  https://github.com/nodejs/node/blob/main/LICENSE.
@@ -73,6 +73,11 @@ License: Expat and others
 const OVERRIDES = `# A single executable: Node.js brings its own copies of these libraries, which are not built to be replaced.
 sluice: embedded-library
 sluice: unstripped-binary-or-object [usr/bin/sluice]
+# The releases of Node.js are no position-independent executables.
+sluice: hardening-no-pie [usr/bin/sluice]
+# The project has no public address.
+sluice: bogus-mail-host *
+sluice: bogus-mail-host-in-debian-changelog *
 `
 
 async function lay() {
@@ -87,7 +92,7 @@ async function lay() {
   await put('usr/share/bash-completion/completions/sluice', completion('bash'))
   await put('usr/share/zsh/vendor-completions/_sluice', completion('zsh'))
   await put('usr/share/fish/vendor_completions.d/sluice.fish', completion('fish'))
-  await put('usr/share/doc/sluice/copyright', COPYRIGHT)
+  await put('usr/share/doc/sluice/copyright', copyright(new Date(date).getUTCFullYear()))
   const entry = `sluice (${version}) stable; urgency=medium\n\n  * See CHANGELOG.md of the project.\n\n -- The authors of Sluice <sluice@localhost>  ${date}\n`
   await put('usr/share/doc/sluice/changelog.gz', zipped(entry))
   await put('usr/share/lintian/overrides/sluice', OVERRIDES)
@@ -123,7 +128,8 @@ try {
   const out = resolve(values.out, `sluice_${version}_${debianArch}.deb`)
   await mkdir(dirname(out), { recursive: true })
   const epoch = execFileSync('git', ['-C', root, 'log', '-1', '--format=%ct'], { encoding: 'utf8' }).trim()
-  execFileSync('dpkg-deb', ['--root-owner-group', '-Zxz', '--build', work, out], {
+  // With several threads, the pieces that are compressed depend on the machine.
+  execFileSync('dpkg-deb', ['--root-owner-group', '-Zxz', '--threads-max=1', '--build', work, out], {
     env: { ...process.env, SOURCE_DATE_EPOCH: epoch },
     stdio: ['ignore', 'ignore', 'inherit']
   })

@@ -9,6 +9,8 @@ export interface StatusFlags {
 }
 
 const NOT_FOUND = 404
+/** Time limit of a readiness check (ms). */
+const READY_WITHIN = 2_000
 
 /** Prints the state of each site, the worst first. Resolves with the exit code. */
 export async function printStatus({ api, json }: StatusFlags): Promise<number> {
@@ -26,6 +28,27 @@ export async function printStatus({ api, json }: StatusFlags): Promise<number> {
   const view = body as StatusView
   for (const line of json === true ? [JSON.stringify(view)] : linesOf(view)) process.stdout.write(`${line}\n`)
   return view.status === 'up' ? ExitCode.ok : ExitCode.failure
+}
+
+/** Returns the URL at which this machine reaches a listener of the API, or `otherwise` without an address. A wildcard address is reached on loopback. */
+export function listeningApi(listen: string | undefined, otherwise: string): string {
+  const [, host = '', port = ''] = /^(.*):(\d+)$/.exec(listen ?? '') ?? []
+  if (port === '') return otherwise
+  const here = host === '0.0.0.0' ? '127.0.0.1' : host === '[::]' ? '[::1]' : host
+  return `http://${here}:${port}`
+}
+
+/** Prints whether the process accepts traffic, and why it is degraded. Resolves with the exit code. */
+export async function printReadiness(api: string): Promise<number> {
+  const access = keylessAccess(api)
+  if (typeof access === 'string') {
+    process.stderr.write(`error: ${access}\n(sluice status --help lists the flags)\n`)
+    return ExitCode.usage
+  }
+  const { status, body } = await askApi(access, '/readyz', { deadline: READY_WITHIN })
+  const reasons = Array.isArray(body.reasons) ? body.reasons.map(String) : []
+  process.stdout.write(`${[printable(String(body.status)), ...reasons.map(printable)].join(' ')}\n`)
+  return status === 200 ? ExitCode.ok : ExitCode.failure
 }
 
 function linesOf({ sites, omitted, checked_at }: StatusView): string[] {

@@ -1,7 +1,8 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import { get, sluice, started, upstream } from '../site-file/site-kit.js'
+import { runCommand } from '../../cli/command.js'
+import { freePort, get, sluice, started, upstream } from '../site-file/site-kit.js'
 
 t.test('sluice status lists sites, the worst first; its exit code is for scripts', async (t) => {
   const folder = t.testdir({})
@@ -26,6 +27,12 @@ t.test('sluice status lists sites, the worst first; its exit code is for scripts
     ]
   })
   t.match(await run('--api', 'x'), { code: 2, err: /no http\(s\) URL/ })
+  t.match(await run('--ready', '--api', 'x'), { code: 2, err: /no http\(s\) URL/ })
+  t.match(await run('--ready', '--api', api), { code: 0, out: /^ready/ })
+  const listening = { SLUICE_API_LISTEN: `0.0.0.0:${new URL(api).port}` }
+  t.match(await runCommand(t, ['status', '--ready'], { cwd: folder, env: listening }), { code: 0, out: /^ready/ })
+  const nowhere = { SLUICE_API_LISTEN: `127.0.0.1:${await freePort()}` }
+  t.match(await runCommand(t, ['status', '--ready'], { cwd: folder, env: nowhere }), { code: 1, err: /./ })
 })
 
 t.test('a process without the page is named as such', async (t) => {
