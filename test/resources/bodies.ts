@@ -69,6 +69,20 @@ export const modules = {
   webhook_verification: { enabled: true, provider: 'TWILIO', secret: MARK },
   oauth,
   // A route has one login only.
+  saml: {
+    enabled: false,
+    options_passthrough: true,
+    cookie_prefix: 'my.',
+    inactivity_timeout: 60,
+    maximum_duration: 3600,
+    idp_metadata_url: '',
+    idp_metadata:
+      '<EntityDescriptor xmlns="urn:oasis:names:tc:SAML:2.0:metadata" entityID="https://idp.example.com"><IDPSSODescriptor><SingleSignOnService/></IDPSSODescriptor></EntityDescriptor>',
+    force_authn: true,
+    allow_idp_initiated: true,
+    authorized_groups: ['staff'],
+    nameid_format: 'urn:oasis:names:tc:SAML:2.0:nameid-format:transient'
+  },
   oidc: {
     enabled: false,
     issuer: 'https://issuer.example.com',

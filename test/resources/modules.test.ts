@@ -24,14 +24,12 @@ t.test('a route has these modules, and a TCP edge those', async (t) => {
   t.same([...httpsEdgeRoute.modules].sort(), Object.keys(modules).sort())
   t.same(tcpEdge.modules, ['backend', 'ip_restriction', 'traffic_policy'])
   const shown = present(httpsEdgeRoute, route, context)
-  for (const name of [...httpsEdgeRoute.modules, 'saml', 'policy']) {
+  for (const name of [...httpsEdgeRoute.modules, 'policy']) {
     t.equal(shown[name], null, `${name} is null when it is not configured`)
   }
-  for (const name of ['saml', 'policy']) {
-    t.same(problemsOf(readUpdate(httpsEdgeRoute, route, { [name]: {} }, options)), [`${name} FIELD_UNKNOWN`])
-    t.same(problemsOf(readUpdate(httpsEdgeRoute, route, { [name]: null }, options)), [])
-  }
-  t.throws(() => moduleSchemas(httpsEdgeRoute, 'saml'), RangeError)
+  t.same(problemsOf(readUpdate(httpsEdgeRoute, route, { policy: {} }, options)), ['policy FIELD_UNKNOWN'])
+  t.same(problemsOf(readUpdate(httpsEdgeRoute, route, { policy: null }, options)), [])
+  t.throws(() => moduleSchemas(httpsEdgeRoute, 'policy'), RangeError)
 })
 
 for (const [name, body] of Object.entries(modules)) {
@@ -242,6 +240,7 @@ t.test('durations of 32 bits are taken whole', async (t) => {
   const most = 4_294_967_295
   const cases: readonly (readonly [string, object, readonly string[]])[] = [
     ['oauth', modules.oauth as object, ['inactivity_timeout', 'maximum_duration', 'auth_check_interval']],
+    ['saml', modules.saml as object, ['inactivity_timeout', 'maximum_duration']],
     ['oidc', modules.oidc as object, ['inactivity_timeout', 'maximum_duration']],
     ['circuit_breaker', {}, ['tripped_duration', 'rolling_window', 'volume_threshold']]
   ]

@@ -42,7 +42,7 @@ export const NAME_ID_FORMATS = [
 
 type Attributes = AssertedUser['attributes']
 
-function valuesOf(attributes: Attributes, meaning: keyof typeof NAMES): readonly string[] {
+function attributeValues(attributes: Attributes, meaning: keyof typeof NAMES): readonly string[] {
   const names: readonly string[] = NAMES[meaning]
   return Object.entries(attributes)
     .filter(([name]) => names.includes(name.toLowerCase()))
@@ -52,17 +52,17 @@ function valuesOf(attributes: Attributes, meaning: keyof typeof NAMES): readonly
 
 /** Returns the groups in attributes. */
 export function groupsIn(attributes: Attributes): readonly string[] {
-  return [...new Set(valuesOf(attributes, 'groups'))]
+  return [...new Set(attributeValues(attributes, 'groups'))]
 }
 
 /** Returns the profile of a user. Addresses count as verified: the owner of the route chose the identity provider. */
 export function profileOfUser({ nameId, nameIdFormat, attributes }: AssertedUser): Profile {
-  const emails = [...(nameIdFormat === EMAIL_FORMAT ? [nameId] : []), ...valuesOf(attributes, 'email')].filter((text) =>
+  const emails = [...(nameIdFormat === EMAIL_FORMAT ? [nameId] : []), ...attributeValues(attributes, 'email')].filter((text) =>
     /^[^@\s]+@[^@\s]+$/.test(text)
   )
   return {
     id: nameId,
-    name: valuesOf(attributes, 'name')[0] ?? '',
+    name: attributeValues(attributes, 'name')[0] ?? '',
     email: emails[0] ?? '',
     emails: [...new Set(emails.map((email) => email.toLowerCase()))]
   }

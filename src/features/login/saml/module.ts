@@ -56,14 +56,14 @@ function wholeKey({ body, secret: clear, report }: RuleView): void {
     report('request_signing_key_pem', 'FIELD_REQUIRED', 'is required with its certificate')
     return
   }
-  const certificate = certificateOf(pem)
+  const certificate = readRsaCertificate(pem)
   if (certificate === undefined)
     report('request_signing_certificate_pem', 'FIELD_INVALID', 'must be a certificate with an RSA key, PEM')
   else if (!fits(certificate, clear('request_signing_key_pem') ?? ''))
     report('request_signing_key_pem', 'FIELD_INVALID', 'must be the RSA key of the certificate, PEM')
 }
 
-function certificateOf(pem: string): X509Certificate | undefined {
+function readRsaCertificate(pem: string): X509Certificate | undefined {
   try {
     const certificate = new X509Certificate(pem)
     return certificate.publicKey.asymmetricKeyType === 'rsa' ? certificate : undefined
@@ -105,7 +105,7 @@ interface ProviderConfig {
 }
 
 /** Returns the provider. `key`: PEM; undefined without signed requests. */
-function providerOf(config: ProviderConfig, key: string | undefined): SamlProvider {
+function toProvider(config: ProviderConfig, key: string | undefined): SamlProvider {
   const { idp_metadata: xml, idp_metadata_url: url } = config
   const [, double, single] = ENTITY.exec(xml) ?? []
   return {
@@ -182,7 +182,7 @@ export const samlModule = defineModule({
     })
   },
   compile(config, scope) {
-    const provider = providerOf(config, scope.secret('request_signing_key_pem'))
+    const provider = toProvider(config, scope.secret('request_signing_key_pem'))
     const application = (flow: Flow): Application => ({
       id: `${originOf(flow.request as FlowRequest)}${SAML_PATH}${scope.owner}`,
       secret: ''

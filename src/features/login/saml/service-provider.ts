@@ -22,6 +22,7 @@ export const LONGEST_FORM = 400 * 1024
 const MAX_WAITING = 64
 /** Timeout of one document (ms). */
 const LONGEST = 2_000
+/** Maximum number of threads. */
 const MAX_THREADS = 2
 /** Memory of a thread (MiB). */
 const THREAD_MEMORY = 192
@@ -40,7 +41,7 @@ export interface SamlRequest {
 /** Response to `request`, as posted by the browser. */
 export interface SamlAnswer {
   readonly entityId: string
-  /** Undefined for a login that the identity provider began. */
+  /** Id of the request. @default a login that the identity provider began */
   readonly request: string | undefined
   /** Base64. */
   readonly response: string

@@ -5,6 +5,7 @@ export type { XmlElement } from '@xmldom/xmldom/lib/index.js'
 /** A document that is not accepted. The message contains nothing of the document. */
 export class XmlRefused extends Error {}
 
+/** `Node.ELEMENT_NODE`. */
 const ELEMENT = 1
 /** Elements, text and CDATA sections. */
 const PLAIN = new Set([ELEMENT, 3, 4])
