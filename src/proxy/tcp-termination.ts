@@ -48,7 +48,7 @@ interface TcpTerminationParts {
   readonly log: { warn(fields: object, message: string): void }
 }
 
-/** Terminates TLS on connections of TCP edges by their policies. */
+/** Terminates TLS on connections of TCP edges by their policies, and of TLS edges. */
 export class TcpTermination {
   readonly #parts: TcpTerminationParts
 
@@ -64,7 +64,8 @@ export class TcpTermination {
     snapshot: Snapshot,
     timeout: number
   ): Promise<Terminated> {
-    const table = { entryFor: ({ sni }: { sni: string | undefined }) => this.#entry(how, sni, local.address, snapshot) }
+    const place = { address: local.address, edge: listener }
+    const table = { entryFor: ({ sni }: { sni: string | undefined }) => this.#entry(how, sni, place, snapshot) }
     // On failure the handshake fails too, and that is logged.
     if (how.identity === undefined) await this.#parts.listeners.ready().catch(() => undefined)
     const entered = this.#parts.places.enter(peer.address)
@@ -87,7 +88,12 @@ export class TcpTermination {
     })
   }
 
-  #entry(how: Termination, sni: string | undefined, address: string, snapshot: Snapshot): TlsEntry | undefined {
+  #entry(
+    how: Termination,
+    sni: string | undefined,
+    { address, edge }: { readonly address: string; readonly edge: string },
+    snapshot: Snapshot
+  ): TlsEntry | undefined {
     const { contexts, listeners, log } = this.#parts
     const { clients, minVersion, maxVersion } = how
     const asked = clients === undefined ? undefined : clients.must === 'verified' ? 'require' : 'request'
@@ -98,13 +104,13 @@ export class TcpTermination {
       ...(asked === undefined ? {} : { clientCertificates: asked, authorities: vouching })
     }
     try {
-      const context = contexts.of(how.identity ?? listeners.identityFor(sni, address), demand)
+      const context = contexts.of(how.identity ?? listeners.identityFor(sni, address, edge), demand)
       const asks = asked === undefined ? {} : { clientCertificates: asked, ...revocationsOf(vouching) }
       return { ...context, alpn: [], ...asks }
     } catch (error) {
       log.warn(
         { err: error, name: sni },
-        'a certificate or the authorities of a policy cannot be used; the client is refused'
+        'a certificate or the authorities of an edge or policy cannot be used; the client is refused'
       )
       return undefined
     }

@@ -13,51 +13,8 @@ import type { EdgeTls } from '../runtime/plan.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
 import type { ListenerTlsTable, TlsEntry, TlsPassthrough } from '../transport/contract.js'
 import { type ServerContextOptions, serverContext } from '../transport/tls/terminate.js'
+import type { DevelopmentIdentity, ServerIdentity } from './server-identity.js'
 import type { TicketKeys } from './ticket-keys.js'
-
-/** Certificate with its key as PEM. Contexts are cached by this object, so another certificate is another object. */
-export interface ServerIdentity {
-  /** Leaf first. */
-  readonly chain: string
-  readonly privateKey: string
-  /** Certificate with another key type, for clients that do not support this one. */
-  readonly also?: Omit<ServerIdentity, 'also'>
-}
-
-/** Self-signed certificate for names without one. Created on first use: most processes never need it. */
-export class DevelopmentIdentity {
-  readonly #make: () => Promise<ServerIdentity>
-  #making: Promise<ServerIdentity> | undefined
-  #made: ServerIdentity | undefined
-
-  constructor(make: () => Promise<ServerIdentity>) {
-    this.#make = make
-  }
-
-  /** Wraps an existing certificate. */
-  static of(made: ServerIdentity): DevelopmentIdentity {
-    const identity = new DevelopmentIdentity(async () => made)
-    identity.#made = made
-    return identity
-  }
-
-  /** The identity; undefined until it is created. */
-  get made(): ServerIdentity | undefined {
-    return this.#made
-  }
-
-  /** Creates the certificate on the first call. Rejects if that fails; the next call retries. */
-  async ready(): Promise<ServerIdentity> {
-    this.#making ??= this.#make()
-    try {
-      this.#made = await this.#making
-      return this.#made
-    } catch (error) {
-      this.#making = undefined
-      throw error
-    }
-  }
-}
 
 /** TLS requirements for a handshake. */
 export interface TlsDemand extends Pick<ServerContextOptions, 'minVersion' | 'maxVersion' | 'clientCertificates'> {
@@ -308,18 +265,24 @@ export class ListenerTls {
   }
 
   /**
-   * Returns the certificate for SNI `name`, or without it for the dialled `address`; otherwise the development certificate. Throws a
-   * TypeError if that is needed before `ready`.
+   * Returns the certificate for SNI `name`, or without it for the dialled `address`; otherwise the development certificate, with one
+   * warning for each `edge`. Throws a TypeError if that is needed before `ready`.
    */
-  identityFor(name: string | undefined, address: string): ServerIdentity {
-    return this.#identity(name, canonicalAddress(address), this.#parts.holder.current())
+  identityFor(name: string | undefined, address: string, edge: string): ServerIdentity {
+    const identity = this.#identity(name, canonicalAddress(address), this.#parts.holder.current())
+    if (identity === this.#parts.development.made) this.#warn(edge, name ?? address, edge)
+    return identity
   }
 
   #choose(snapshot: Snapshot, name: string | undefined, address: string, found: CompiledEdge | undefined): Choice {
     // The catch-all edge has no TLS requirements for clients without SNI.
     const edge = name === undefined && found?.hosts === 'every' ? undefined : found
     const identity = this.#identity(name, address, snapshot)
-    if (identity === this.#parts.development.made && edge !== undefined) this.#warn(name ?? address, edge)
+    if (identity === this.#parts.development.made && edge !== undefined) {
+      // Names matched by a wildcard or catch-all come from clients, who must not be able to fill the log.
+      const one = edge.hosts !== 'every' && edge.hosts.every(({ host }) => host !== ANY_HOST)
+      this.#warn(one ? (name ?? address) : ANY_HOST, name ?? address, edge.id)
+    }
     return { identity, tls: edge?.tls, authorities: authoritiesOf(edge?.tls, snapshot) }
   }
 
@@ -357,13 +320,12 @@ export class ListenerTls {
     }
   }
 
-  #warn(name: string, edge: CompiledEdge): void {
-    // Names matched by a wildcard or catch-all come from clients, who must not be able to fill the log.
-    const about = edge.hosts === 'every' || edge.hosts.some(({ host }) => host === ANY_HOST) ? ANY_HOST : name
+  /** Logs once for each `about` that the self-signed certificate is shown. */
+  #warn(about: string, name: string, edge: string): void {
     if (this.#warned.has(about) || this.#warned.size >= MOST_WARNINGS) return
     this.#warned.add(about)
     this.#parts.log.warn(
-      { name, edge: edge.id },
+      { name, edge },
       'no certificate for this name: a self-signed one for development is shown, which clients do not trust'
     )
   }

@@ -199,7 +199,8 @@ export class ConnectionLog {
         site,
         edge,
         port: flow.entry.port,
-        tls: passed === undefined ? tls?.version : 'passthrough',
+        // Without a try of a server, nothing was passed through.
+        tls: passed === undefined ? tls?.version : tries === undefined ? undefined : 'passthrough',
         sni: sniOf(connection),
         code,
         reason: code === undefined ? undefined : reasonOf({ status: 0, code, flow, site, tries }),

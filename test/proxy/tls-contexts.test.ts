@@ -1,8 +1,9 @@
 import 'reflect-metadata'
 import t from 'tap'
 import { systemClock } from '../../src/lib/clock.js'
+import type { ServerIdentity } from '../../src/proxy/server-identity.js'
 import { OwnTicketKeys } from '../../src/proxy/ticket-keys.js'
-import { type ServerIdentity, TlsContexts } from '../../src/proxy/tls.js'
+import { TlsContexts } from '../../src/proxy/tls.js'
 import { authority } from './tls-client.js'
 
 const ticketKeys = new OwnTicketKeys(systemClock)

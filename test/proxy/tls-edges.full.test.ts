@@ -310,8 +310,10 @@ t.test('a client that does not end the handshake at the edge is closed at the de
   peer.send(await helloOf({ servername: HOST }))
   await peer.closed
   t.equal(peer.text.charCodeAt(0), 22, 'it got a ServerHello')
-  t.match(await connectionOf(sluice, edge), { code: 'TLS_HANDSHAKE_FAILED' })
+  t.match(await connectionOf(sluice, edge), { code: 'TLS_HANDSHAKE_FAILED', sni: HOST, tls: undefined })
   t.equal(raw.peers.length, 0)
+  const unnamed = sluice.log.filter(({ msg }) => /^no certificate for this name/.test(String(msg)))
+  t.match(unnamed, [{ edge, name: HOST }], 'the certificate that it saw is that of development')
 })
 
 t.test(
