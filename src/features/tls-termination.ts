@@ -24,11 +24,12 @@ const FAILED = refuse(tlsTerminationErrors.TLS_HANDSHAKE_FAILED)
 /** Lowest TLS version of an edge; null where TLS does not end at the edge. */
 function versionAtEdge(): Field<string> {
   const version = minTlsVersion()
+  const description = 'Lowest version of TLS; only with terminate_at: edge, otherwise null.'
   return defineField<string>({
     ...version,
-    description: 'Lowest version of TLS; only with terminate_at: edge, otherwise null.',
+    description,
     initial: '',
-    response: nullable(Type.String()),
+    response: Type.Unsafe({ ...nullable(Type.String()), description }),
     present: (stored) => (stored === '' ? null : stored)
   })
 }
