@@ -1,11 +1,11 @@
 import { type Flow, flowSlot } from './flow.js'
 
-/** A rule of the web application firewall that matched. Its texts hold values of the message; `shownFirewall` redacts them. */
+/** A value that a rule of the web application firewall matched. Its texts hold values of the message; `shownFirewall` redacts them. */
 interface FirewallMatch {
   readonly id: number
   readonly message: string
   readonly severity: string
-  /** Share of the anomaly score. */
+  /** Anomaly score that the match added. */
   readonly score: number
   /** Examined variable: `ARGS:q`; '' for a rule without one. */
   readonly variable: string
@@ -27,7 +27,7 @@ export interface FirewallResult {
   readonly threshold: number
   /** SHA-256 of the rules, hexadecimal. */
   readonly digest: string
-  /** The rules that matched; computed when read. */
+  /** The matches of each rule; computed when read. */
   readonly matches: readonly FirewallMatch[]
 }
 

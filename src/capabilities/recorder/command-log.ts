@@ -5,7 +5,7 @@ import { type ReportStyle, styleFor } from '../../cli/report.js'
 import { isObject } from '../../lib/json.js'
 import { printable } from '../../lib/printable.js'
 import type { Explanation } from '../explain/answers.js'
-import { decisionText, explanationText } from '../explain/explanation-text.js'
+import { decisionText, explanationText, wafLines } from '../explain/explanation-text.js'
 import type { ExchangeList, ExchangeSummary, ExchangeView } from './answers.js'
 import type { ExchangeCriteria } from './exchanges.js'
 import { recordedRequest } from './explained-again.js'
@@ -191,7 +191,11 @@ function explanationLines(exchange: ExchangeView, style: ReportStyle, again: Exp
   if (explanation !== null) return linesOf(explanation)
   const recorded = deciderLines(exchange)
   if (again === undefined)
-    return [...recorded, `rules and values are not recorded; explain the request now: sluice log ${id} --explain`]
+    return [
+      ...recorded,
+      ...exchange.waf.flatMap(wafLines),
+      `rules and values are not recorded; explain the request now: sluice log ${id} --explain`
+    ]
   const now = decisionText(again.decision)
   const compared = now === decided ? 'same decision as recorded' : `different decision: now ${now}, recorded ${decided}`
   const title = `explained now, by the running configuration and its current counters: ${compared}`

@@ -17,7 +17,7 @@ others. The option recorder.where selects others.
 --follow prints every request when it ends, recorded or not. With an id it shows one request. --explain adds the rules that ran and the
 value of each part of their expressions: those of the request if they were recorded, else those of the same request with the running
 configuration and its current counters; nothing is sent or counted. --where is a CEL expression over the variables of policies and of the exchange:
-exchange.rule, .action, .decided, .code, .reason, .outcome, .site, .route_name, .backend_name, .duration_ms. Values with names of secrets are
+exchange.rule, .action, .decided, .code, .reason, .outcome, .site, .route_name, .backend_name, .duration_ms, .waf_score, .waf_rules. Values with names of secrets are
 [redacted]. Exit code 0: done; 1: the API refused; 2: the command line is wrong.`
 
 /** Adds the options that select exchanges. */

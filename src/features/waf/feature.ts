@@ -1,4 +1,4 @@
-import { addFirewallResult } from '../../flow/firewall.js'
+import { addFirewallResult, type FirewallResult } from '../../flow/firewall.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import { messageOf } from '../../lib/errors.js'
 import { formatSize, parseSize } from '../../lib/units.js'
@@ -126,7 +126,7 @@ function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
         addFirewallResult(flow, {
           ...found,
           get matches() {
-            return reported.filter(isFinding).map(shownMatch)
+            return reported.filter(isFinding).flatMap(matchesOf)
           }
         })
         if (decision === 'deny') {
@@ -180,16 +180,19 @@ function isFinding({ id, severity }: MatchedRule): boolean {
   return severity !== '' && !EVALUATING.has(Math.floor(id / 1_000))
 }
 
-function shownMatch({ id, message, severity, score, variable, value, transformations }: MatchedRule) {
-  return {
-    id,
-    message: shownText(message),
-    severity,
-    score,
-    variable: shownText(variable),
-    value: shownText(value),
+/** Returns a match for each value that the rule matched. Score that no value added belongs to the last one. */
+function matchesOf({ id, message, severity, score, variable, sources }: MatchedRule): FirewallResult['matches'] {
+  const about = { id, message: shownText(message), severity }
+  if (sources.length === 0) return [{ ...about, score, variable: shownText(variable), value: '', transformations: [] }]
+  let rest = score
+  for (const source of sources) rest -= source.score
+  return sources.map(({ target, transformations, score: own }, at) => ({
+    ...about,
+    score: at === sources.length - 1 ? own + rest : own,
+    variable: shownText(target.name),
+    value: shownText(target.value),
     transformations
-  }
+  }))
 }
 
 /** Maximum length of a text in the results in characters. */

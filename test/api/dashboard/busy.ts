@@ -81,6 +81,7 @@ export const PAGES = [
   'traffic',
   'routes',
   'policies',
+  'firewall',
   'limits',
   'agents',
   'certificates',

@@ -66,6 +66,22 @@ t.test('a flow keeps each rule that matched, with variable, value, transformatio
   ])
 })
 
+t.test('a rule that matches several values has a match for each of them', async (t) => {
+  const { flow } = await examine(t, {}, 'http://app.example.com/?q=%3Cscript%3E&b=1&text=a%3Cscript')
+  t.match(shownFirewall(flow), [
+    {
+      score: 10,
+      rules: [
+        { id: 941100, score: 5, variable: 'ARGS:q', value: '<script>' },
+        { id: 941100, score: 5, variable: 'ARGS:text', value: 'a<script' }
+      ]
+    }
+  ])
+  flow.decidedBy = { phase: 'on_http_request', rule: 'firewall', action: 'owasp-crs-request' }
+  const facts = { status: 403, code: 'WAF_REQUEST_DENIED', flow, site: undefined, tries: undefined }
+  t.match(reasonOf(facts), /score 10 of 5 by rule 941100$/)
+})
+
 t.test('the reason of a denial has score and rules, and no value of the request', async (t) => {
   const { flow } = await examine(t, {}, ATTACK)
   flow.decidedBy = { phase: 'on_http_request', rule: 'firewall', action: 'owasp-crs-request' }

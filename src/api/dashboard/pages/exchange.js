@@ -4,6 +4,7 @@ import { call } from './api.js'
 import { EditReplay, MakeTest } from './exchange-actions.js'
 import { curlOfExchange, missingOf, pairsOf } from './exchange-text.js'
 import { decisionSentence, Explanation, ownersOf } from './explanation.js'
+import { FirewallMatches } from './firewall-matches.js'
 import { keptExchange } from './live-exchanges.js'
 import { decidedOf, imagined, untestable } from './test-case.js'
 import {
@@ -118,6 +119,7 @@ function Shown({ exchange, gone, link, back }) {
     }
     <section class="panel" aria-label="Why">
       <h2>Why</h2>
+      ${exchange.explanation === null ? html`<${FirewallMatches} results=${exchange.waf ?? []} />` : null}
       <${Why} exchange=${exchange} />
     </section>
     ${exchange.shadow === null ? null : html`<${Shadow} exchange=${exchange} />`}

@@ -1,5 +1,6 @@
 /** Decision about one request, as a tree beside the text of the policy with the deciding rule marked in it. */
 
+import { FirewallMatches } from './firewall-matches.js'
 import { MarkedPolicy } from './policy-text.js'
 import { Badge, html, toneOf, useEffect, useMemo, useState, When } from './ui.js'
 
@@ -65,6 +66,7 @@ export function Explanation({ explanation, policyText }) {
   const context = { texts, deciding, onRule: setMark }
   return html`<div class="explanation">
     <${Decision} explanation=${explanation} />
+    <${FirewallMatches} results=${explanation.waf ?? []} />
     <div class="columns">
       <div>
         <h3>Steps</h3>

@@ -93,16 +93,15 @@ function compileRule(rule: Rule, number: number, scope: CompileScope): CompiledR
       if (!head(transaction)) return false
       for (const link of links) if (!link(transaction)) return false
       if (report.logs) {
-        const { source, matched } = transaction
-        const target = source?.target ?? (rule.test.variables.length === 0 ? undefined : matched)
+        const { sources, matched } = transaction
+        const target = sources.at(-1)?.target ?? (rule.test.variables.length === 0 ? undefined : matched)
         transaction.report({
           id,
           message: message(transaction),
           severity: report.severity,
           data: data(transaction),
           variable: target?.name ?? '',
-          value: target?.value ?? '',
-          transformations: source?.transformations ?? [],
+          sources,
           score: transaction.added
         })
       }
@@ -187,22 +186,19 @@ function eachFormLink(parts: LinkParts): Link {
 }
 
 /** Records the matching value and applies the effects of the link, once for each value. */
-function matchTarget(
-  target: Target,
-  form: string,
-  transaction: Transaction,
-  { effect, transformations }: LinkParts
-): void {
+function matchTarget(target: Target, form: string, transaction: Transaction, link: LinkParts): void {
+  const { effect } = link
   const matched = form === target.value ? target : new Target(target.collection, target.member, form)
   transaction.matched = matched
   transaction.matchedAll.push(matched)
-  if (!CHANGING.has(target.collection)) {
-    // A value of MATCHED_VARS has gone through the transformations of an earlier link.
-    const before = transaction.source?.target === target ? transaction.source.transformations : undefined
-    const all = before === undefined ? transformations : [...before, ...transformations]
-    transaction.source = { target: matched, transformations: all }
+  if (CHANGING.has(target.collection)) {
+    effect?.(transaction)
+    return
   }
+  const source = transaction.addSource(link, target, matched, link.transformations)
+  const before = transaction.added
   effect?.(transaction)
+  source.score = transaction.added - before
 }
 
 function findTransformation(name: string, { place }: Rule): Transformation {

@@ -10,11 +10,19 @@ export interface MatchedRule {
   readonly data: string
   /** The variable of the message whose value matched last in the chain: `ARGS:q`; '' for a rule without variables. */
   readonly variable: string
-  /** Its value after the transformations. */
-  readonly value: string
-  readonly transformations: readonly string[]
+  /** Values of the message that matched in the last link that examines such values; empty for a rule about other values. */
+  readonly sources: readonly MatchedSource[]
   /** Anomaly score that the rule added. */
   readonly score: number
+}
+
+/** A value of the message that matched. */
+export interface MatchedSource {
+  /** The value after the transformations. */
+  readonly target: Target
+  readonly transformations: readonly string[]
+  /** Anomaly score that the match of this value added. */
+  score: number
 }
 
 /** A rule that denies the request or response. */
@@ -30,6 +38,10 @@ const MAX_VARIABLES = 4_096
 /** Maximum number of recorded matches. */
 const MAX_RECORDED = 256
 
+/** Maximum number of values that are kept of one rule. */
+const MAX_SOURCES = 16
+
+const NO_SOURCES: readonly MatchedSource[] = []
 const NO_VALUES: readonly Target[] = []
 
 /** State of the rules for one request and its response. */
@@ -49,14 +61,15 @@ export class Transaction {
   keepsBodyText = false
   /** The value that matched last. */
   matched: Target | undefined = undefined
-  /** The value of the message that matched last in the current chain, with its transformations; undefined if only variables of rules matched. */
-  source: { readonly target: Target; readonly transformations: readonly string[] } | undefined = undefined
+  /** Values of the message that matched in the last link of the current chain that examines such values. */
+  sources: readonly MatchedSource[] = NO_SOURCES
   /** Anomaly score that the current chain has added. */
   added = 0
   /** Values that matched in the current chain. */
   matchedAll: Target[] = []
   readonly #fixed: ReadonlyMap<string, string>
   readonly #tx: Map<string, string>
+  #sourceLink: object | undefined
   #captures: readonly string[] = []
   readonly #values = new Map<string, readonly Target[]>()
   #removed: Uint8Array | undefined
@@ -87,8 +100,22 @@ export class Transaction {
   /** Forgets what the previous rule matched. */
   beginRule(): void {
     this.matchedAll = []
-    this.source = undefined
+    this.sources = NO_SOURCES
+    this.#sourceLink = undefined
     this.added = 0
+  }
+
+  /** Adds a value of the message that matched in a link. `examined`: the value before the transformations of the link. */
+  addSource(link: object, examined: Target, matched: Target, transformations: readonly string[]): MatchedSource {
+    // A value of MATCHED_VARS has gone through the transformations of an earlier link.
+    const earlier = this.sources.find(({ target }) => target === examined)?.transformations
+    const all = earlier === undefined ? transformations : [...earlier, ...transformations]
+    const source = { target: matched, transformations: all, score: 0 }
+    const { sources } = this
+    const isFull = this.#sourceLink === link && sources.length >= MAX_SOURCES
+    if (!isFull) this.sources = this.#sourceLink === link ? [...sources, source] : [source]
+    this.#sourceLink = link
+    return source
   }
 
   /** Returns a variable of TX; `name` is in lower case. */
