@@ -4,6 +4,7 @@ import type { Sealer } from '../lib/seal.js'
 import { Slices, type Steps } from '../lib/slices.js'
 import type { Resource } from '../resources/resource.js'
 import type { CompileOptions } from '../runtime/compile.js'
+import type { EdgeAt } from '../runtime/http-edges.js'
 import { noPorts, type Ports } from '../runtime/ports.js'
 import { noReplicas, type Replicas } from '../runtime/replicas.js'
 import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
@@ -23,6 +24,7 @@ import { Edits } from './edits.js'
 import { DEFAULT_LISTENER } from './file-units.js'
 import type { PolicyLanguage } from './policies.js'
 import type { PolicyTesting } from './policy-tests.js'
+import type { WantedUrl } from './record-rules.js'
 import { Catalogue, Records } from './records.js'
 import type { EndedSessions, SessionLifetimes } from './sessions.js'
 import type { TrafficSource } from './traffic.js'
@@ -184,7 +186,7 @@ export function buildParts(options: ControlOptions, sources: LiveSources, princi
       answers,
       declared,
       edgeOn: (host) => edgeOn(holder, host),
-      agentAt: (host, tcpPort) => agentAt(holder, host, tcpPort),
+      agentAt: (url) => agentAt(holder, url),
       requireReserved: options.requireReserved === true,
       linkLocalBackends: options.linkLocalBackends === true,
       lenientPaths: () => holder.current().tables.https.takesLenientPaths,
@@ -235,18 +237,23 @@ function edgeOn(holder: SnapshotHolder, host: string): string | undefined {
 }
 
 /**
- * The endpoint of an agent at a TCP port, or with a host on any port. Edges of agents yield; the ids of their units hold a slash, which no
- * id of a record does.
+ * The endpoint of an agent at a TCP port, or with a host on any port, that does not share the URL. Edges of agents yield; the ids of their
+ * units hold a slash, which no id of a record does.
  */
-function agentAt(holder: SnapshotHolder, host: string, tcpPort: number | undefined): string | undefined {
-  const snapshot = holder.current()
-  if (tcpPort !== undefined) {
-    const id = snapshot.tables.tcpEdges.at(host, tcpPort)?.id
-    return id?.includes('/') === true ? id : undefined
+function agentAt(holder: SnapshotHolder, { proto, host, port, pooled }: WantedUrl): string | undefined {
+  const { edges, tcpEdges } = holder.current().tables
+  if (proto === 'tcp') {
+    const at = { host, port }
+    const agents = [tcpEdges.at(host, port), ...tcpEdges.sharing(at)].filter((edge) => edge?.id.includes('/') === true)
+    return agents.find((edge) => !pooled || edge?.pool === undefined)?.id
   }
-  const edge = snapshot.edge(host)
-  const isAgents = edge?.yields === true && edge.hosts !== 'every' && edge.hosts.some((at) => at.host === host)
-  return isAgents ? edge.id : undefined
+  const agents = edges.hosts.exactly(host).filter(({ edge }) => edge.yields)
+  const shares = ({ edge, endpoint }: EdgeAt) =>
+    pooled &&
+    edge.pool !== undefined &&
+    endpoint?.port === port &&
+    (edge.passthrough === true ? 'tls' : edge.protocol) === proto
+  return agents.find((at) => !shares(at))?.edge.id
 }
 
 /** The write is committed; an error in a subscriber must not fail it. */

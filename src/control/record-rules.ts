@@ -11,6 +11,7 @@ import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../resources/edges.js'
 import { endpoint } from '../resources/endpoints.js'
 import { entryOf, namedHostports } from '../resources/entries.js'
 import { fileBackend } from '../resources/file-backend.js'
+import type { RecordOf } from '../resources/resource.js'
 import { staticBackend } from '../resources/static-backend.js'
 import { tlsEdge } from '../resources/tls-edges.js'
 import { splitHostport } from '../resources/units.js'
@@ -69,20 +70,31 @@ export async function hostsMustBeReserved(
   }
 }
 
-/** Fails with `ALREADY_EXISTS` when an agent of this process serves the host or TCP port that a cloud endpoint gets. */
+/** URL of a cloud endpoint, which it may share. */
+export interface WantedUrl {
+  readonly proto: string
+  readonly host: string
+  readonly port: number
+  readonly pooled: boolean
+}
+
+/**
+ * Fails with `ALREADY_EXISTS` when an agent of this process serves the host or TCP port that a cloud endpoint gets, unless both share the
+ * same URL.
+ */
 export function mustNotBeOpened(
   before: ResourceRecord | undefined,
   { kind, body }: ResourceRecord,
-  agentAt: (host: string, tcpPort: number | undefined) => string | undefined
+  agentAt: (url: WantedUrl) => string | undefined
 ): void {
-  if (kind !== endpoint.name || before?.body.hostport === body.hostport) return
-  const agent = agentAt(String(body.host), body.proto === 'tcp' ? Number(body.port) : undefined)
+  if (kind !== endpoint.name) return
+  if (before?.body.url === body.url && before?.body.pooling_enabled === body.pooling_enabled) return
+  const { proto, host, port, pooling_enabled: pooled } = body as unknown as RecordOf<typeof endpoint>['body']
+  const agent = agentAt({ proto, host, port, pooled })
   if (agent === undefined) return
   const details = { taken_by: agent }
-  throw new ControlError(controlErrors.ALREADY_EXISTS, `url is taken by an endpoint of an agent (${agent})`, {
-    field: 'url',
-    details
-  })
+  const why = `url is taken by an endpoint of an agent (${agent}), and both share it only with pooling enabled`
+  throw new ControlError(controlErrors.ALREADY_EXISTS, why, { field: 'url', details })
 }
 
 /**

@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { type Json, timestampText } from '../lib/json.js'
 import { endpoint } from '../resources/endpoints.js'
 import {
+  type Claim,
   claimsOf,
   type EventNoun,
   eventType,
@@ -21,13 +22,15 @@ import type { ChangeEvent, Principal } from './calls.js'
 import type { DeclaredRecords } from './declared-records.js'
 import { ControlError, controlErrors, inUse, notFound } from './errors.js'
 import { mustPassTests, type PolicyTesting } from './policy-tests.js'
+import { claimText, isShared, passOn } from './pooled-claims.js'
 import {
   hostsMustBeReserved,
   matchesMustBePossible,
   mustCarryBytes,
   mustNotBeLinkLocal,
   mustNotBeOpened,
-  mustNotServe
+  mustNotServe,
+  type WantedUrl
 } from './record-rules.js'
 import type { Catalogue, Records, Versioned } from './records.js'
 import { type RecordedChange, recordedChange } from './revision-note.js'
@@ -119,8 +122,8 @@ export interface DraftParts {
   readonly declared: DeclaredRecords
   /** The edge that serves a host. */
   readonly edgeOn: (host: string) => string | undefined
-  /** The endpoint of an agent of this process at a TCP port, otherwise with the host on any port. */
-  readonly agentAt: (host: string, tcpPort: number | undefined) => string | undefined
+  /** The endpoint of an agent of this process at a TCP port, otherwise with the host on any port; none that shares the URL. */
+  readonly agentAt: (url: WantedUrl) => string | undefined
   /** Must the hosts of edges be reserved domains? */
   readonly requireReserved: boolean
   /** May static backends have link-local addresses? */
@@ -223,6 +226,10 @@ export class Draft {
     // Recorded before the deletion: an event shows its record with its former children.
     for (const one of doomed) await this.#note(this.#resource(one.kind), one, undefined)
     await this.tx.deleteMany(doomed.reverse())
+    await passOn(
+      this.tx,
+      doomed.flatMap((one) => claimsOf(this.#resource(one.kind), one))
+    )
     await this.#touchParent(this.#resource(record.kind), record, false)
   }
 
@@ -263,28 +270,28 @@ export class Draft {
     const former = before === undefined ? [] : linksOf(resource, before)
     if (!isDeepStrictEqual(links, former)) await this.tx.replaceReferences(keyOf(after), links.map(reference))
     const claims = claimsOf(resource, after)
-    const kept = new Set(claims.map(({ space, value }) => `${space} ${value}`))
+    const kept = new Set(claims.map(claimText))
     const held = before === undefined ? [] : claimsOf(resource, before)
-    for (const { space, value } of held) {
-      if (!kept.has(`${space} ${value}`)) await this.tx.release(keyOf(after), space, value)
-    }
-    const had = new Set(held.map(({ space, value }) => `${space} ${value}`))
-    for (const { space, value, field } of claims) {
-      if (!had.has(`${space} ${value}`)) await this.#claim(after, space, value, field)
-    }
+    const left = held.filter((claim) => !kept.has(claimText(claim)))
+    for (const { space, value } of left) await this.tx.release(keyOf(after), space, value)
+    await passOn(this.tx, left)
+    const had = new Set(held.map(claimText))
+    for (const claim of claims) if (!had.has(claimText(claim))) await this.#claim(after, claim)
   }
 
-  async #claim(record: ResourceRecord, space: string, value: string, field: string): Promise<void> {
+  async #claim(record: ResourceRecord, claim: Claim): Promise<void> {
+    const { space, value, field } = claim
     this.#parts.declared.mustNotClaim(space, value, field)
     try {
       await this.tx.claim(keyOf(record), space, value)
     } catch (error) {
       if (!(error instanceof ClaimConflict)) throw error
       const { kind, id } = error.keeper
+      if (await isShared(this.tx, claim, error.keeper)) return
       const details = { taken_by: `${kind} ${id}` }
-      const pools = kind === endpoint.name && record.body.pooling_enabled === true
+      const pools = kind === endpoint.name && record.kind === endpoint.name
       const alone = space === HOSTPORTS ? ': a host and port belongs to one edge or endpoint of any kind' : ''
-      const why = pools ? ': several endpoints at one URL are not served, whatever their pooling_enabled' : alone
+      const why = pools ? ': endpoints share a URL only if all of them have pooling_enabled' : alone
       throw new ControlError(controlErrors.ALREADY_EXISTS, `${field} is taken by ${kind} ${id}${why}`, {
         field,
         details

@@ -101,7 +101,7 @@ export interface Traffic {
 export function createTraffic(parts: TrafficParts): Traffic {
   const { holder, clock, metrics, log, lines, upstreams, accessLog, region, limits, timeouts, forwarding } = parts
   const contexts = new TlsContexts({ clock, ticketKeys: parts.ticketKeys })
-  const tls = new ListenerTls({
+  const tls: ListenerTls = new ListenerTls({
     clock,
     holder,
     contexts,

@@ -396,5 +396,5 @@ export class Pipeline {
 
 /** Returns the edge for a client. Internal endpoints are reachable from policies alone. */
 function clientEdge(snapshot: Snapshot, host: string, { publicPort, port }: EntryFacts): EdgeAt | undefined {
-  return isInternal(host) ? undefined : snapshot.edgeAt(host, publicPort, port)
+  return isInternal(host) ? undefined : snapshot.drawnAt(host, publicPort, port)
 }

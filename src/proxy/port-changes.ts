@@ -1,8 +1,10 @@
 import { isInternal } from '../flow/flow.js'
 import { Backoff } from '../lib/concurrency.js'
 import { codeOf } from '../lib/errors.js'
+import { formatAuthority } from '../lib/host.js'
 import type { HostPort, TcpEdgeUnit } from '../runtime/plan.js'
 import { type PortProblem, portErrors } from '../runtime/ports.js'
+import type { TcpEdges } from '../runtime/tcp-edges.js'
 
 /** Change of one TCP edge. */
 export interface EdgeChange {
@@ -10,39 +12,66 @@ export interface EdgeChange {
   readonly after: TcpEdgeUnit | undefined
 }
 
+/** Port that an edge needs. */
+interface AskedPort {
+  /** Edge id. */
+  readonly edge: string
+  readonly owner: string
+  readonly at: HostPort
+}
+
 /** Effect of a change on the ports of TCP edges. */
 interface EdgePortChanges {
-  /** Edge id → ports after the change; none for a removed edge. */
-  readonly asked: ReadonlyMap<string, readonly HostPort[]>
+  readonly asked: readonly AskedPort[]
   /** Open ports that are no longer used. */
   readonly gone: ReadonlySet<number>
   /** Keys of missing ports that are no longer wanted. */
   readonly forgotten: readonly string[]
+  /** Ports of pools that lose a member and keep others. */
+  readonly left: readonly Pick<AskedPort, 'owner' | 'at'>[]
 }
 
-/** Returns the port changes. `open`: port → id of its edge. */
+/** Returns the port changes. `open`: port → its owner. `next`: the edges after the change. */
 export function edgePortChanges(
   changes: readonly EdgeChange[],
-  open: ReadonlyMap<number, { readonly edge: string }>
+  open: ReadonlyMap<number, { readonly owner: string }>,
+  next: Pick<TcpEdges, 'sharing'>
 ): EdgePortChanges {
-  const asked = new Map<string, readonly HostPort[]>()
+  const asked: AskedPort[] = []
   const gone = new Set<number>()
   const forgotten: string[] = []
+  const left: Pick<AskedPort, 'owner' | 'at'>[] = []
   for (const { before, after } of changes) {
-    if (after !== undefined) asked.set(after.id, openPorts(after))
-    if (before === undefined) continue
-    for (const at of openPorts(before)) {
-      if (after !== undefined && openPorts(after).some(({ port }) => port === at.port)) continue
-      if (open.get(at.port)?.edge === before.id) gone.add(at.port)
-      else forgotten.push(edgePortKey(before.id, at))
+    const wanted = after === undefined ? [] : askedPorts(after)
+    asked.push(...wanted)
+    for (const { owner, at } of before === undefined ? [] : askedPorts(before)) {
+      if (wanted.some((other) => other.at.port === at.port && other.owner === owner)) continue
+      if (before?.pool !== undefined && next.sharing(at).length > 0) left.push({ owner, at })
+      else if (open.get(at.port)?.owner === owner) gone.add(at.port)
+      else forgotten.push(edgePortKey(owner, at))
     }
   }
-  return { asked, gone, forgotten }
+  return { asked, gone, forgotten, left }
 }
 
-/** Returns the key of an edge's port. */
-export function edgePortKey(edge: string, { port }: HostPort): string {
-  return `tcp_edge:${edge} ${port}`
+/** Returns the key of an owner's port. */
+export function edgePortKey(owner: string, { port }: HostPort): string {
+  return `tcp_edge:${owner} ${port}`
+}
+
+/** Begin of the owner of a port that several edges share; no id has a blank. */
+const POOL = 'pool '
+
+/** Returns true if several edges may own the port. */
+export function isPool(owner: string): boolean {
+  return owner.startsWith(POOL)
+}
+
+function askedPorts(edge: TcpEdgeUnit): AskedPort[] {
+  return openPorts(edge).map((at) => {
+    const owner = edge.pool === undefined ? edge.id : `${POOL}${formatAuthority(at.host, at.port)}`
+    return { edge: edge.id, owner, at }
+  })
 }
 
 /**

@@ -37,15 +37,15 @@ export interface OpenPort {
 
 /** Listening socket of TCP edges. */
 export interface OpenTcpPort extends OpenPort {
-  /** Serves new connections for `edge`; drains those of another edge. */
-  hand(edge: string, at: HostPort): void
+  /** Serves new connections for `owner`; drains those of another owner, and of edges that have left its pool. */
+  hand(owner: string, at: HostPort): void
 }
 
 /** Dependencies and limits of ports. */
 export interface PortsParts {
   /** Opens an HTTP port; like `openTcp` rejects with the system's error. */
   readonly openHttp: (unit: ListenerUnit) => Promise<OpenPort>
-  readonly openTcp: (edge: string, at: HostPort, address: Address) => Promise<OpenTcpPort>
+  readonly openTcp: (owner: string, at: HostPort, address: Address) => Promise<OpenTcpPort>
   /** Listening host of TCP edges. */
   readonly tcpHost: string
   /** Addresses of the process itself, now or soon, which TCP edges cannot use. */
@@ -61,8 +61,8 @@ interface OpenListener {
 }
 
 interface OpenEdgePort {
-  /** Edge id. */
-  readonly edge: string
+  /** Edge id, or the pool of the edges that share the port. */
+  readonly owner: string
   readonly port: OpenTcpPort
 }
 
@@ -112,7 +112,7 @@ export class ProcessPorts implements Ports {
         edges.push({ before: asKind(before, 'tcp_edge'), after: asKind(after, 'tcp_edge') })
       }
     }
-    if (edges.length > 0) await this.#edges(edges, steps, failed)
+    if (edges.length > 0) await this.#edges(edges, next, steps, failed)
     return {
       failed,
       commit: () => {
@@ -173,45 +173,51 @@ export class ProcessPorts implements Ports {
     }
   }
 
-  async #edges(changes: readonly EdgeChange[], steps: Step[], failed: PortProblem[]): Promise<void> {
-    const { asked, gone, forgotten } = edgePortChanges(changes, this.#edgePorts)
+  async #edges(
+    changes: readonly EdgeChange[],
+    { tables }: Snapshot,
+    steps: Step[],
+    failed: PortProblem[]
+  ): Promise<void> {
+    const { asked, gone, forgotten, left } = edgePortChanges(changes, this.#edgePorts, tables.tcpEdges)
     const taken = new Set<number>()
-    for (const [edge, ports] of asked) {
-      for (const at of ports) {
-        if (this.#edgePorts.get(at.port)?.edge === edge || taken.has(at.port)) continue
-        const reason = await this.#edgePort(edge, at, gone, steps)
-        const key = edgePortKey(edge, at)
-        if (reason === undefined) {
-          taken.add(at.port)
-          steps.push({ commit: () => this.#missing.delete(key) })
-          continue
-        }
-        const problem = { unit: `tcp_edge:${edge}`, host: this.#parts.tcpHost, port: at.port, reason }
-        // This change did not cause ports that were already missing.
-        if (!this.#missing.has(key)) failed.push(problem)
-        steps.push({ commit: () => this.#missing.set(key, { problem, bind: () => this.#bindEdgePort(edge, at) }) })
+    for (const { edge, owner, at } of asked) {
+      if (this.#edgePorts.get(at.port)?.owner === owner || taken.has(at.port)) continue
+      const reason = await this.#edgePort(owner, at, gone, steps)
+      const key = edgePortKey(owner, at)
+      if (reason === undefined) {
+        taken.add(at.port)
+        steps.push({ commit: () => this.#missing.delete(key) })
+        continue
       }
+      const problem = { unit: `tcp_edge:${edge}`, host: this.#parts.tcpHost, port: at.port, reason }
+      // This change did not cause ports that were already missing.
+      if (!this.#missing.has(key)) failed.push(problem)
+      steps.push({ commit: () => this.#missing.set(key, { problem, bind: () => this.#bindEdgePort(owner, at) }) })
+    }
+    for (const { owner, at } of left) {
+      steps.push({ commit: () => this.#edgePorts.get(at.port)?.port.hand(owner, at) })
     }
     for (const key of forgotten) steps.push({ commit: () => this.#missing.delete(key) })
     for (const port of gone) if (!taken.has(port)) steps.push({ commit: () => this.#closeEdgePort(port) })
   }
 
   /** Prepares one port of an edge; returns why it is unavailable. */
-  async #edgePort(edge: string, at: HostPort, gone: ReadonlySet<number>, steps: Step[]): Promise<string | undefined> {
+  async #edgePort(owner: string, at: HostPort, gone: ReadonlySet<number>, steps: Step[]): Promise<string | undefined> {
     const { port } = at
     const held = this.#edgePorts.get(port)
     if (held !== undefined) {
       if (!gone.has(port)) return IN_USE
       steps.push({
         commit: () => {
-          this.#edgePorts.set(port, { edge, port: held.port })
-          held.port.hand(edge, at)
+          this.#edgePorts.set(port, { owner, port: held.port })
+          held.port.hand(owner, at)
         }
       })
       return undefined
     }
     try {
-      const { serve, drop } = await this.#bindEdgePort(edge, at)
+      const { serve, drop } = await this.#bindEdgePort(owner, at)
       steps.push({ commit: serve, undo: drop })
       return undefined
     } catch (error) {
@@ -219,16 +225,16 @@ export class ProcessPorts implements Ports {
     }
   }
 
-  async #bindEdgePort(edge: string, at: HostPort): Promise<BoundSocket> {
+  async #bindEdgePort(owner: string, at: HostPort): Promise<BoundSocket> {
     const { tcpHost, reserved, openTcp } = this.#parts
     const address = { host: tcpHost, port: at.port }
     if (this.#edgePorts.has(at.port) || reserved.some((other) => overlap(other, address))) {
       throw new CodedError({ code: IN_USE }, `port ${at.port} is in use by this process`)
     }
-    const port = await openTcp(edge, at, address)
+    const port = await openTcp(owner, at, address)
     return {
       serve: () => {
-        this.#edgePorts.set(at.port, { edge, port })
+        this.#edgePorts.set(at.port, { owner, port })
         port.accept()
       },
       drop: () => this.#drop(port)

@@ -12,6 +12,7 @@ import { ignore, keepAlive } from '../transport/pipes.js'
 import { ListenerPlaces } from '../transport/places.js'
 import { readProxyHeader } from '../transport/proxy-protocol.js'
 import type { ClientAddress } from './client-address.js'
+import { isPool } from './port-changes.js'
 import type { Address, Drained, OpenTcpPort } from './ports.js'
 import { TcpConnection, type TcpConnectionParts } from './tcp-connection.js'
 
@@ -53,28 +54,32 @@ export async function endConnections(connections: readonly CarriedConnection[], 
 export interface TcpServing {
   /** Serves an unread socket. `place`: its place in the limits of the accepting side. */
   adopt(socket: Socket, about: { readonly id: number; readonly startedAt: number }, place: Place): void
-  /** Serves new connections for `edge`; drains those of another edge. */
-  hand(edge: string, at: HostPort): void
+  /** Serves new connections for `owner`; drains those of another owner, and of edges that have left its pool. */
+  hand(owner: string, at: HostPort): void
   /** Drains open connections within `deadline` milliseconds. Never rejects. */
   drain(deadline: number): Promise<Drained>
 }
 
-/** Connections of one TCP edge port. The edge of the port may change; a connection keeps the one it started with. */
+/**
+ * Connections of one TCP edge port. The owner of the port, an edge or a pool of edges, may change; a connection keeps the edge it started
+ * with.
+ */
 export class TcpConnections implements TcpServing {
   readonly #parts: TcpListenerParts
   readonly #deadlineTimer: DeadlineTimer
-  readonly #connections = new Set<TcpConnection>()
+  /** Connections with their edges. */
+  readonly #connections = new Map<TcpConnection, string>()
   /** Connections that wait for their PROXY header or for a place of their address. */
   readonly #arriving = new Set<Socket>()
-  #edge: string
-  #entry: EntryFacts
+  #owner: string
+  #at: HostPort
   /** Deadline of connections that arrive after the start of a drain (ms). */
   #deadline: number | undefined
 
-  constructor(edge: string, at: HostPort, parts: TcpListenerParts) {
+  constructor(owner: string, at: HostPort, parts: TcpListenerParts) {
     this.#parts = parts
-    this.#edge = edge
-    this.#entry = entryOf(edge, at, parts.region)
+    this.#owner = owner
+    this.#at = at
     this.#deadlineTimer = new DeadlineTimer(
       parts.clock,
       checkPeriod(shorterLimit(parts.timeouts.idle, parts.timeouts.half_closed))
@@ -83,7 +88,8 @@ export class TcpConnections implements TcpServing {
 
   adopt(socket: Socket, { id, startedAt }: { readonly id: number; readonly startedAt: number }, place: Place): void {
     const { metrics, forwarding, proxyProtocol, timeouts } = this.#parts
-    const facts = new SocketFacts(id, this.#entry.id, socket, startedAt)
+    const edge = this.#edge()
+    const facts = new SocketFacts(id, edge, socket, startedAt)
     if (!proxyProtocol || !forwarding.isTrusted(canonicalAddress(facts.peer.address))) {
       this.#admit(socket, facts, place)
       return
@@ -103,16 +109,30 @@ export class TcpConnections implements TcpServing {
     const timer = timeouts.headers > 0 ? setTimeout(() => giveUp('timeout'), timeouts.headers) : undefined
   }
 
-  hand(edge: string, at: HostPort): void {
-    this.#edge = edge
-    this.#entry = entryOf(edge, at, this.#parts.region)
-    void endConnections([...this.#connections], this.#parts.timeouts.drain)
+  hand(owner: string, at: HostPort): void {
+    const isSame = owner === this.#owner
+    this.#owner = owner
+    this.#at = at
+    const { holder, timeouts } = this.#parts
+    const members = isSame ? holder.current().tables.tcpEdges.sharing(at) : []
+    const left = [...this.#connections].filter(([, edge]) => !members.some(({ id }) => id === edge))
+    void endConnections(
+      left.map(([connection]) => connection),
+      timeouts.drain
+    )
+  }
+
+  /** Returns the edge of a new connection. */
+  #edge(): string {
+    if (!isPool(this.#owner)) return this.#owner
+    const { host, port } = this.#at
+    return this.#parts.holder.current().tables.tcpEdges.at(host, port)?.id ?? this.#owner
   }
 
   async drain(deadline: number): Promise<Drained> {
     this.#deadline = deadline
     for (const socket of this.#arriving) socket.destroy()
-    return await endConnections([...this.#connections], deadline)
+    return await endConnections([...this.#connections.keys()], deadline)
   }
 
   /** Takes a place for the address, possibly asynchronously. */
@@ -137,13 +157,14 @@ export class TcpConnections implements TcpServing {
       return
     }
     place.left()
-    turnAwayFromEdge(socket, { edge: this.#entry.id, peer: facts.peer.address }, full, this.#parts)
+    turnAwayFromEdge(socket, { edge: facts.listener, peer: facts.peer.address }, full, this.#parts)
   }
 
   #serve(socket: Socket, facts: SocketFacts, place: Place): void {
-    const entrance = { edge: this.#edge, entry: this.#entry, deadlineTimer: this.#deadlineTimer }
+    const edge = isPool(this.#owner) ? facts.listener : this.#owner
+    const entrance = { edge, entry: entryOf(edge, this.#at, this.#parts.region), deadlineTimer: this.#deadlineTimer }
     const connection = new TcpConnection(socket, facts, entrance, this.#parts)
-    this.#connections.add(connection)
+    this.#connections.set(connection, edge)
     void connection.ended.then(() => {
       place.left()
       this.#connections.delete(connection)
@@ -165,23 +186,23 @@ export class TcpListener implements OpenTcpPort {
   readonly #places: ListenerPlaces
   /** Connections accepted before `accept`. */
   #early: Socket[] | undefined = []
-  #edge: string
+  #owner: string
   #count = 0
 
-  private constructor(edge: string, serving: TcpServing, address: Address, server: Server, parts: TcpAcceptingParts) {
+  private constructor(owner: string, serving: TcpServing, address: Address, server: Server, parts: TcpAcceptingParts) {
     this.address = address
     this.#server = server
     this.#serving = serving
     this.#parts = parts
-    this.#edge = edge
+    this.#owner = owner
     const exempt = (peer: string) => parts.forwarding.isTrusted(canonicalAddress(peer))
-    const filled = (full: boolean) => parts.turnedAway.filled(this.#edge, full)
+    const filled = (full: boolean) => parts.turnedAway.filled(this.#owner, full)
     this.#places = ListenerPlaces.of({ limits: parts.limits, exempt, filled })
   }
 
   /** Binds. Rejects with the system's error. */
   static async open(
-    edge: string,
+    owner: string,
     serving: TcpServing,
     address: Address,
     parts: TcpAcceptingParts
@@ -194,7 +215,7 @@ export class TcpListener implements OpenTcpPort {
       if (listener === undefined) before.push(socket)
       else listener.#arrive(socket)
     })
-    listener = new TcpListener(edge, serving, await bind(server, address), server, parts)
+    listener = new TcpListener(owner, serving, await bind(server, address), server, parts)
     for (const socket of before) listener.#arrive(socket)
     return listener
   }
@@ -205,9 +226,9 @@ export class TcpListener implements OpenTcpPort {
     for (const socket of early) this.#arrive(socket)
   }
 
-  hand(edge: string, at: HostPort): void {
-    this.#edge = edge
-    this.#serving.hand(edge, at)
+  hand(owner: string, at: HostPort): void {
+    this.#owner = owner
+    this.#serving.hand(owner, at)
   }
 
   async drain(deadline: number): Promise<Drained> {
@@ -227,7 +248,7 @@ export class TcpListener implements OpenTcpPort {
     const id = ++this.#count
     const place = this.#places.enter()
     const peer = socket.remoteAddress ?? ''
-    if (typeof place === 'string') turnAwayFromEdge(socket, { edge: this.#edge, peer }, place, this.#parts)
+    if (typeof place === 'string') turnAwayFromEdge(socket, { edge: this.#owner, peer }, place, this.#parts)
     else this.#serving.adopt(socket, { id, startedAt: this.#parts.clock.wall() }, place)
   }
 }

@@ -84,8 +84,9 @@ function* lost(all: ReadonlySet<Live>, snapshot: Snapshot): Steps<readonly Live[
   const passes = new Passes()
   for (const live of [...all]) {
     if (passes.due()) yield
-    const edge = snapshot.edge(live.name, live.publicPort, live.port)
-    if (edge?.id !== live.edge || edge.passthrough !== true) found.push(live)
+    const at = snapshot.edgeAt(live.name, live.publicPort, live.port)
+    const members = at === undefined ? [] : (at.pool?.members ?? [at])
+    if (!members.some(({ edge }) => edge.id === live.edge && edge.passthrough === true)) found.push(live)
   }
   return found
 }

@@ -201,7 +201,7 @@ export class ListenerTls {
         if (validation !== undefined) return validation
         const snapshot = this.#parts.holder.current()
         const address = canonicalAddress(local.address)
-        const found = snapshot.edgeAt(sni ?? address, entry.publicPort, entry.port)
+        const found = snapshot.drawnAt(sni ?? address, entry.publicPort, entry.port)
         if (found?.edge.passthrough === true) return this.#parts.passes(found, entry, sni, address)
         const choice = this.#choose(snapshot, sni, address, found?.edge)
         const chosen = this.#entry(choice, sni)

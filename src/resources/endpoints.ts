@@ -96,7 +96,12 @@ const address = {
   public_url: computed(Type.String(), 'The same as url.', (_stored, _path, { body }) => String(body.url ?? '')),
   hostport: {
     ...keptText('host:port of its URL.'),
-    unique: { space: 'hostport', within: [], givenAs: 'url' }
+    unique: {
+      space: 'hostport',
+      within: [],
+      givenAs: 'url',
+      shared: { flag: 'pooling_enabled', by: 'url' }
+    }
   },
   host: keptText('Host of its URL.'),
   port: kept<number>(Type.Integer(), 0, 'Port of its URL.')
@@ -154,7 +159,7 @@ export const endpoint = defineResource({
     bindings: bindings(),
     pooling_enabled: flag({
       description:
-        'Whether it agrees to share its URL. Several endpoints at one URL are not served: the second is refused in any case.',
+        'Whether it shares its URL with cloud endpoints and agents that agree too: each request goes to one of them, drawn at random.',
       default: false
     })
   }
@@ -182,14 +187,16 @@ export const cloudEndpoints = planned(
     const policy: PolicyUnit = { kind: 'policy', owner: id, text: body.traffic_policy, source, ...carried }
     const alone = { upstream: POLICY_ALONE, modules: { traffic_policy: { policy: policyKey(id) } } }
     const name = ownName(one)
+    const pool = body.pooling_enabled === true ? { pool: 1 } : {}
     const units: [string, Unit][] = [[policyKey(id), policy]]
-    if (body.proto === 'tcp') units.push([tcpEdgeKey(id), { kind: 'tcp_edge', id, ports: hosts, ...alone, ...name }])
+    if (body.proto === 'tcp')
+      units.push([tcpEdgeKey(id), { kind: 'tcp_edge', id, ports: hosts, ...alone, ...name, ...pool }])
     else if (body.proto === 'tls') {
-      units.push([edgeKey(id), { kind: 'edge', id, hosts, passthrough: true }])
+      units.push([edgeKey(id), { kind: 'edge', id, hosts, passthrough: true, ...pool }])
       units.push([tcpEdgeKey(id), { kind: 'tcp_edge', id, ports: [], ...alone, name: siteNameOf(hosts, name.name) }])
     } else {
       const plain = body.proto === 'http' ? { protocol: 'http' as const } : {}
-      units.push([edgeKey(id), { kind: 'edge', id, hosts, ...plain, ...name }])
+      units.push([edgeKey(id), { kind: 'edge', id, hosts, ...plain, ...name, ...pool }])
       units.push([routeKey(id), { kind: 'route', id, edge: id, match: 'prefix', path: '/', ...alone }])
     }
     return units

@@ -177,11 +177,18 @@ export function eventMeaning(type: string): string {
 }
 
 /** Value that is unique within its space. */
-interface Claim {
+export interface Claim {
   readonly space: string
   readonly value: string
   /** Field as in requests. */
   readonly field: string
+  /** Pool whose members share the value; the first of them holds it. @default one record alone */
+  readonly pool?: string
+}
+
+/** Returns the space in which each member of a pool claims its own id. */
+export function poolSpace(pool: string): string {
+  return `pool ${pool}`
 }
 
 /** Returns the reference table rows of a record. */
@@ -201,21 +208,21 @@ export function newLinks(resource: Resource, before: ResourceRecord | undefined,
 }
 
 /** Returns the unique values of the record: rows of the table of claims. */
-export function claimsOf(resource: Resource, { body }: ResourceRecord): Claim[] {
-  return Object.entries(resource.fields).flatMap(([name, { unique, requestName }]) => {
+export function claimsOf(resource: Resource, { id, body }: Pick<ResourceRecord, 'id' | 'body'>): Claim[] {
+  return Object.entries(resource.fields).flatMap(([name, { unique, requestName }]): Claim[] => {
     if (unique === undefined) return []
-    const { space, within, givenAs = name } = unique
+    const { space, within, givenAs = name, shared } = unique
     const value = body[name]
     const values = Array.isArray(value) ? value : [value]
     const prefix = within.map((other) => body[other])
-    return values
+    const field = requestName(givenAs)
+    const claims = values
       .filter((one) => one !== null && one !== undefined && one !== '')
-      .map((one) => ({
-        space,
-        // Several values are a tuple, encoded unambiguously.
-        value: prefix.length === 0 ? String(one) : JSON.stringify([...prefix, one]),
-        field: requestName(givenAs)
-      }))
+      // Several values are a tuple, encoded unambiguously.
+      .map((one) => ({ space, value: prefix.length === 0 ? String(one) : JSON.stringify([...prefix, one]), field }))
+    if (shared === undefined || body[shared.flag] !== true) return claims
+    const pool = String(body[shared.by])
+    return [...claims.map((claim) => ({ ...claim, pool })), { space: poolSpace(pool), value: id, field }]
   })
 }
 

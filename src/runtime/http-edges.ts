@@ -8,9 +8,10 @@ import { compileModules, type ModuleCompilation } from './modules.js'
 import { compileRouteName, type RouteName, siteNameOf } from './names.js'
 import type { EdgeTls, EdgeUnit, HostPort, Hsts, OnHttp, RouteUnit } from './plan.js'
 import { asKind, type UnitChange } from './plan-changes.js'
+import { type Pool, type Pooled, withPools } from './pools.js'
 
 /** Edge with its routes, ready for lookup. */
-export interface CompiledEdge {
+export interface CompiledEdge extends Pooled {
   readonly id: string
   /** Name of the site for people. */
   readonly name: string
@@ -38,11 +39,11 @@ export interface EdgeAt {
   readonly edge: CompiledEdge
   /** Endpoint that policies see; undefined for the catch-all edge, whose policies see the listener. */
   readonly endpoint: EndpointFacts | undefined
+  /** Edges that share the URL with this one. */
+  readonly pool?: Pool<EdgeAt> | undefined
 }
 
-interface Holder extends EdgeAt {
-  readonly endpoint: EndpointFacts
-}
+type Holder = EdgeAt & { readonly endpoint: EndpointFacts }
 
 /** Edges of one host in the order of `precedence`. The first serves requests without a port, and requests for its port. */
 type Holders = readonly Holder[]
@@ -122,6 +123,11 @@ export class HostTable {
     return above ?? chosen(this.#holders.get(ANY_HOST), publicPort, ownPort) ?? this.#every
   }
 
+  /** Returns the edges with exactly this host, on any port. */
+  exactly(host: string): readonly EdgeAt[] {
+    return this.#holders.get(host) ?? []
+  }
+
   /** Returns the ports on which edges match the host by name or wildcard. */
   portsOf(host: string): readonly number[] {
     const ports = new Set<number>()
@@ -167,7 +173,7 @@ function chosen(
 }
 
 function* held(hosts: ReadonlyMap<string, Holders>): Generator<[string, Holders]> {
-  for (const [host, holders] of hosts) if (holders.length > 0) yield [host, holders]
+  for (const [host, holders] of hosts) if (holders.length > 0) yield [host, withPools(holders, urlOf)]
 }
 
 function* free(hosts: ReadonlyMap<string, Holders>): Generator<string> {
@@ -180,6 +186,10 @@ function including(holders: Holders, { host, port }: HostPort, edge: CompiledEdg
   const others = holders.filter(({ edge: other, endpoint }) => other.id !== edge.id || endpoint.port !== port)
   const holder: Holder = { edge, endpoint: { id: edge.id, protocol: edge.protocol, host, port } }
   return [...others, holder].sort(precedence)
+}
+
+function urlOf({ edge: { protocol, passthrough }, endpoint: { port } }: Holder): string {
+  return `${passthrough === true ? 'tls' : protocol} ${port}`
 }
 
 /** Sorts yielding edges last, then by port, then by id. */
@@ -316,8 +326,8 @@ export class Edges {
       if (edge === undefined) continue
       const { id, hosts, connectPolicy, tls, pathForm, onHttp, protocol = 'https', yields = false } = edge
       const hsts = edge.hsts === undefined ? undefined : hstsValue(edge.hsts)
-      const { passthrough } = edge
-      const asked = { connectPolicy, tls, pathForm, onHttp, hsts, yields, passthrough }
+      const { passthrough, pool } = edge
+      const asked = { connectPolicy, tls, pathForm, onHttp, hsts, yields, passthrough, pool }
       const name = siteNameOf(hosts, edge.name)
       put.set(id, { id, name, hosts, protocol, ...asked, routes: routesOf(id) })
     }

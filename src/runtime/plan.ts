@@ -1,6 +1,7 @@
 import type { PathForm } from '../flow/target.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import type { FileUpstream, ResponseUpstream } from './answering-upstreams.js'
+import type { Pooled } from './pools.js'
 
 /**
  * Running configuration as plain data: immutable units that refer to each other by key. The snapshot is derived from this alone. Units hold
@@ -208,10 +209,7 @@ export interface PolicyUnit {
   readonly author?: 'agent'
 }
 
-/**
- * Modules of a route or TCP edge by name: one configuration of the form `modules/<name>`, or a list of them in order of execution. The
- * traffic policy names the key of its unit.
- */
+/** Modules of a route or TCP edge by name: one configuration, or a list of them in order of execution; of the traffic policy the key of its unit. */
 export type ModuleConfigs = Readonly<Record<string, unknown>>
 
 /** Handling of the requests of an edge whose path matches. Key `route:<id>`. */
@@ -235,7 +233,7 @@ export interface HostPort {
 }
 
 /** Edge for HTTP traffic. Key `edge:<id>`. */
-export interface EdgeUnit {
+export interface EdgeUnit extends Pooled {
   readonly kind: 'edge'
   readonly id: string
   /** Lower-case names; `every`: catch-all for hosts and ports without another edge. */
@@ -285,7 +283,7 @@ export interface EdgeTls {
 }
 
 /** Edge for TCP traffic; each of its ports is open. Key `tcp_edge:<id>`. */
-export interface TcpEdgeUnit {
+export interface TcpEdgeUnit extends Pooled {
   readonly kind: 'tcp_edge'
   readonly id: string
   /** Empty if TLS listeners hand over its connections by name (`EdgeUnit.passthrough`). */

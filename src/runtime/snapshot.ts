@@ -142,9 +142,10 @@ export class Snapshot implements ModuleUnits {
       : this.internalTcpEdge(host, port) !== undefined
   }
 
-  /** Returns the edge with an internal host; undefined also if the host is not internal. */
+  /** Returns the edge with an internal host, drawn from its pool; undefined also if the host is not internal. */
   internalEdge(host: string, port: number | undefined): EdgeAt | undefined {
-    return isInternal(host) ? this.claimant(host, port) : undefined
+    const found = isInternal(host) ? this.claimant(host, port) : undefined
+    return found?.pool?.draw() ?? found
   }
 
   internalTcpEdge(host: string, port: number | undefined): CompiledTcpEdge | undefined {
@@ -159,6 +160,12 @@ export class Snapshot implements ModuleUnits {
   /** Returns the edge with the host and port that matched. */
   edgeAt(host: string, publicPort?: number, ownPort?: number): EdgeAt | undefined {
     return this.tables.edges.hosts.at(host, publicPort, ownPort)
+  }
+
+  /** Returns the edge for one request or connection: of a pool, a member drawn at random. */
+  drawnAt(host: string, publicPort?: number, ownPort?: number): EdgeAt | undefined {
+    const found = this.edgeAt(host, publicPort, ownPort)
+    return found?.pool?.draw() ?? found
   }
 
   /** Returns the edge that matches a host by name or wildcard; undefined for the catch-all edge. */

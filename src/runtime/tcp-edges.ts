@@ -4,11 +4,12 @@ import { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Steps } from '../lib/slices.js'
 import { compileModules, type ModuleCompilation } from './modules.js'
 import { siteNameOf } from './names.js'
-import type { TcpEdgeUnit } from './plan.js'
+import type { HostPort, TcpEdgeUnit } from './plan.js'
 import { asKind, type UnitChange } from './plan-changes.js'
+import { type Pool, type Pooled, poolOf } from './pools.js'
 
 /** Compiled TCP edge. The object stays the same while its unit is unchanged. */
-export interface CompiledTcpEdge {
+export interface CompiledTcpEdge extends Pooled {
   readonly id: string
   /** Name of the site for people. */
   readonly name: string
@@ -19,13 +20,19 @@ export interface CompiledTcpEdge {
   readonly modules: readonly CompiledModule[] | null
 }
 
+/** Edges of one host and port, by id; several only in a pool. */
+interface Place {
+  readonly edges: readonly CompiledTcpEdge[]
+  readonly pool: Pool<CompiledTcpEdge> | undefined
+}
+
 /** TCP edges by id. Immutable. */
 export class TcpEdges {
   readonly #edges: ShardedMap<CompiledTcpEdge>
-  /** `host:port` → edge. */
-  readonly #places: ShardedMap<CompiledTcpEdge>
+  /** `host:port` → edges. */
+  readonly #places: ShardedMap<Place>
 
-  private constructor(edges: ShardedMap<CompiledTcpEdge>, places: ShardedMap<CompiledTcpEdge>) {
+  private constructor(edges: ShardedMap<CompiledTcpEdge>, places: ShardedMap<Place>) {
     this.#edges = edges
     this.#places = places
   }
@@ -36,9 +43,16 @@ export class TcpEdges {
     return this.#edges.get(id)
   }
 
-  /** Returns the edge with exactly this host and port. */
+  /** Returns the edge with exactly this host and port; of a pool, a member drawn at random. */
   at(host: string, port: number): CompiledTcpEdge | undefined {
-    return this.#places.get(formatAuthority(host, port))
+    const place = this.#places.get(formatAuthority(host, port))
+    return place?.pool?.draw() ?? place?.edges[0]
+  }
+
+  /** Returns the edges at this host and port that share it, or would. */
+  sharing({ host, port }: HostPort): readonly CompiledTcpEdge[] {
+    const place = this.#places.get(formatAuthority(host, port))
+    return place?.edges.filter(({ pool }) => pool !== undefined) ?? []
   }
 
   *[Symbol.iterator](): Iterator<CompiledTcpEdge> {
@@ -48,28 +62,53 @@ export class TcpEdges {
   *editing(changes: readonly UnitChange[], compilation: ModuleCompilation): Steps<TcpEdges> {
     const put: [string, CompiledTcpEdge][] = []
     const drop: string[] = []
-    const left = new Set<string>()
+    const places = new Map<string, readonly CompiledTcpEdge[]>()
+    const edgesAt = (place: string) => places.get(place) ?? this.#places.get(place)?.edges ?? []
     const passes = new Passes()
     for (const { key, before, after } of changes) {
       if (passes.due() || after?.kind === 'tcp_edge') yield
       const former = asKind(before, 'tcp_edge')
       if (former !== undefined && after === undefined) drop.push(former.id)
-      for (const { host, port } of former?.ports ?? []) left.add(formatAuthority(host, port))
+      for (const place of placesOf(former)) {
+        places.set(
+          place,
+          edgesAt(place).filter(({ id }) => id !== former?.id)
+        )
+      }
       const edge = asKind(after, 'tcp_edge')
       if (edge === undefined) continue
-      const { id, ports, upstream } = edge
+      const { id, ports, upstream, pool } = edge
       const name = siteNameOf(ports, edge.name)
-      put.push([id, { id, name, ports, upstream, modules: compileModules(edge.modules, key, id, compilation) }])
+      put.push([id, { id, name, ports, upstream, pool, modules: compileModules(edge.modules, key, id, compilation) }])
     }
     if (put.length === 0 && drop.length === 0) return this
-    // Removed first: one change may move a host and port between edges.
-    const freed = yield* this.#places.editing([], left)
-    return new TcpEdges(yield* this.#edges.editing(put, drop), yield* freed.editing(placesOf(put)))
+    // Put after all removals: one change may move a host and port between edges.
+    for (const [, edge] of put) {
+      for (const place of placesOf(edge)) places.set(place, including(edgesAt(place), edge))
+    }
+    return new TcpEdges(yield* this.#edges.editing(put, drop), yield* this.#places.editing(held(places), free(places)))
   }
 }
 
-function* placesOf(
-  edges: Iterable<readonly [id: string, edge: CompiledTcpEdge]>
-): Generator<[string, CompiledTcpEdge]> {
-  for (const [, edge] of edges) for (const { host, port } of edge.ports) yield [formatAuthority(host, port), edge]
+function placesOf(edge: Pick<TcpEdgeUnit, 'ports'> | undefined): readonly string[] {
+  return edge?.ports.map(({ host, port }) => formatAuthority(host, port)) ?? []
+}
+
+/** An edge that does not share its place takes it over. */
+function including(edges: readonly CompiledTcpEdge[], edge: CompiledTcpEdge): readonly CompiledTcpEdge[] {
+  if (edge.pool === undefined) return [edge]
+  const others = edges.filter(({ id, pool }) => id !== edge.id && pool !== undefined)
+  return [...others, edge].sort((a, b) => (a.id < b.id ? -1 : 1))
+}
+
+// Iterates lazily: a complete list would block the event loop.
+
+function* held(places: ReadonlyMap<string, readonly CompiledTcpEdge[]>): Generator<[string, Place]> {
+  for (const [place, edges] of places) {
+    if (edges.length > 0) yield [place, { edges, pool: poolOf(edges, ({ pool }) => pool) }]
+  }
+}
+
+function* free(places: ReadonlyMap<string, readonly CompiledTcpEdge[]>): Generator<string> {
+  for (const [place, { length }] of places) if (length === 0) yield place
 }

@@ -172,6 +172,8 @@ interface Uniqueness {
   readonly space: string
   readonly within: readonly string[]
   readonly givenAs?: string
+  /** Records whose field `flag` is true share the value if their fields `by` are equal. @default one record alone has a value */
+  readonly shared?: { readonly flag: string; readonly by: string }
 }
 
 /** Fields by name, in the order of responses. */

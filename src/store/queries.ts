@@ -179,6 +179,16 @@ export class Queries implements StoreReader {
       .executeTakeFirst()
   }
 
+  async keeperIn(space: string): Promise<RecordKey | undefined> {
+    return await this.#connection()
+      .selectFrom('claims')
+      .select(['kind', 'id'])
+      .where('space', '=', space)
+      .orderBy('value')
+      .limit(1)
+      .executeTakeFirst()
+  }
+
   async claimsOf(kind: string, id: string): Promise<Claim[]> {
     if (!storable(id)) return []
     const query = this.#connection()

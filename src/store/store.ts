@@ -115,6 +115,8 @@ export interface StoreReader {
   /** Returns every kind with a record. */
   kinds(): Promise<string[]>
   keeperOf(space: string, value: string): Promise<RecordKey | undefined>
+  /** Returns a record that claims a value of this space; of several one of them, the same each time. */
+  keeperIn(space: string): Promise<RecordKey | undefined>
   claimsOf(kind: string, id: string): Promise<Claim[]>
   /**
    * Returns the committed changes after a place; not those of a running transaction. For a plain number only its size is compared with the

@@ -139,7 +139,7 @@ t.test('one host and port has one holder', async (t) => {
     msg: new RegExp(edge.id)
   })
   const pooled = { url: 'https://held.test', traffic_policy, pooling_enabled: true }
-  t.match(await refusal(sluice, pooled), { ...taken, msg: /several endpoints at one URL are not served/ })
+  t.match(await refusal(sluice, { ...pooled, pooling_enabled: false }), { ...taken, msg: /pooling_enabled/ })
   t.match(await refusal(sluice, { ...pooled, url: 'tls://held.test', traffic_policy: 'on_tcp_connect: []' }), taken)
   const other = await ask('/edges/https', { method: 'POST', body: { hostports: ['held.test:443'] } })
   t.match(other, { status: 409, json: { msg: new RegExp(`endpoint ${made.id}`) } })

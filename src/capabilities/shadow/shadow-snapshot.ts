@@ -53,7 +53,8 @@ export class ShadowSnapshot extends CandidateSnapshot {
 
   override edgeAt(host: string, publicPort?: number, ownPort?: number): EdgeAt | undefined {
     const found = super.edgeAt(host, publicPort, ownPort)
-    return found === undefined ? undefined : { ...found, edge: this.#own(found.edge) }
+    // A pool draws its member anew, so the candidate decides by the first one.
+    return found === undefined ? undefined : { ...found, pool: undefined, edge: this.#own(found.edge) }
   }
 
   #own(edge: CompiledEdge): CompiledEdge {

@@ -1,10 +1,11 @@
 import { ControlError } from '../../control/errors.js'
+import { claimText, isShared, passOn } from '../../control/pooled-claims.js'
 import { hostsMustBeReserved, mustCarryBytes } from '../../control/record-rules.js'
 import { Catalogue, everyRecord } from '../../control/records.js'
 import { ownersMustExist } from '../../control/rights.js'
 import { reservedDomain } from '../../resources/domains.js'
 import { ENTRIES, namedHostports } from '../../resources/entries.js'
-import { claimsOf, linksOf, newLinks, type Resource } from '../../resources/resource.js'
+import { type Claim, claimsOf, linksOf, newLinks, type Resource } from '../../resources/resource.js'
 import { splitHostport } from '../../resources/units.js'
 import type { Body, Link, ResourceRecord } from '../../schema/field.js'
 import { idsByKind, pieces } from '../../store/queries.js'
@@ -52,7 +53,7 @@ export async function writeEdits(
   const gone = edits.filter((edit): edit is Gone => edit.after === undefined && edit.before !== undefined)
   const made = edits.filter((edit): edit is Made => edit.after !== undefined && edit.path !== undefined)
   await tx.deleteMany(gone.map(({ before }) => keyOf(before)))
-  await writing.release(made)
+  await writing.release(made, gone)
   await writing.records(made)
   await writing.relate(made)
   for (const some of pieces(made, CHECKED_AT_ONCE)) await writing.check(some)
@@ -80,17 +81,19 @@ class Writing {
     this.#catalogue = new Catalogue(options.resources)
   }
 
-  /** Claims that are given up. */
-  async release(edits: readonly Made[]): Promise<void> {
-    const free: KeptClaim[] = []
+  /** Releases the claims that are given up; a pool keeps its value after the deletion of `gone`. */
+  async release(edits: readonly Made[], gone: readonly Gone[]): Promise<void> {
+    const free: (KeptClaim & Pick<Claim, 'pool'>)[] = []
     for (const { resource, before, after } of edits) {
       if (before === undefined) continue
       const kept = new Set(claimsOf(resource, after).map(claimText))
-      for (const { space, value } of claimsOf(resource, before)) {
-        if (!kept.has(claimText({ space, value }))) free.push({ keeper: keyOf(after), space, value })
+      for (const claim of claimsOf(resource, before)) {
+        if (!kept.has(claimText(claim))) free.push({ keeper: keyOf(after), ...claim })
       }
     }
     await this.#tx.releaseMany(free)
+    const lost = gone.flatMap(({ resource, before }) => claimsOf(resource, before))
+    await passOn(this.#tx, [...free, ...lost])
   }
 
   async records(edits: readonly Made[]): Promise<void> {
@@ -113,7 +116,7 @@ class Writing {
   async relate(edits: readonly Made[]): Promise<void> {
     const changed: RecordKey[] = []
     const fresh: Omit<Reference, 'position'>[] = []
-    const taken: (KeptClaim & { readonly place: TransferPath; readonly field: string })[] = []
+    const taken: (KeptClaim & Claim & { readonly place: TransferPath })[] = []
     for (const { resource, before, after, path } of edits) {
       const keeper = keyOf(after)
       const links = linksOf(resource, after)
@@ -132,8 +135,9 @@ class Writing {
     await this.#tx.addReferences(fresh)
     const conflicts = new Map((await this.#tx.claimMany(taken)).map((one) => [claimText(one.claim), one.keeper]))
     for (const { keeper, field, place, ...claim } of taken) {
-      const holder = conflicts.get(claimText(claim))
+      const holder = conflicts.get(claimText({ space: claim.space, value: claim.value }))
       if (holder === undefined || textOf(holder) === textOf(keeper)) continue
+      if (await isShared(this.#tx, claim, holder)) continue
       const message = `${field} is taken by ${textOf(holder)}`
       this.problems.push({ path: place, code: 'ALREADY_EXISTS', message })
     }
@@ -245,8 +249,4 @@ function keyOf({ kind, id }: RecordKey): RecordKey {
 
 function textOf({ kind, id }: RecordKey): string {
   return `${kind} ${id}`
-}
-
-function claimText({ space, value }: { readonly space: string; readonly value: string }): string {
-  return JSON.stringify([space, value])
 }

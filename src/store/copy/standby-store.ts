@@ -194,6 +194,10 @@ export class StandbyStore implements Store {
     return this.#current.keeperOf(space, value)
   }
 
+  keeperIn(space: string): Promise<RecordKey | undefined> {
+    return this.#current.keeperIn(space)
+  }
+
   claimsOf(kind: string, id: string): Promise<Claim[]> {
     return this.#current.claimsOf(kind, id)
   }

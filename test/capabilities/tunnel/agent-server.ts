@@ -181,8 +181,9 @@ export class AgentServer implements TunnelAuthority<TestGrant>, EndpointOpener<T
   async open(wish: EndpointWish<TestGrant>): Promise<OpenEndpoint | BindDenied> {
     if (wish.proto !== 'tcp') {
       const url = `${wish.proto}://${wish.host}`
-      this.endpoints.set(url, wish)
-      return { url, close: () => this.endpoints.delete(url) }
+      if (!this.endpoints.has(url)) this.endpoints.set(url, wish)
+      const close = () => void (this.endpoints.get(url) === wish && this.endpoints.delete(url))
+      return { url, shares: () => undefined, close }
     }
     const server = createTcpServer({ allowHalfOpen: true }, (socket) => {
       void open(wish.dialer).then(({ duplex }) => {
@@ -203,7 +204,7 @@ export class AgentServer implements TunnelAuthority<TestGrant>, EndpointOpener<T
       this.endpoints.delete(url)
       server.close()
     }
-    return { url, close }
+    return { url, shares: () => undefined, close }
   }
 }
 

@@ -649,30 +649,38 @@ t.test('who takes the place of an agent of its credential waits until that one h
   t.match(await next.call(BIND, request), { Error: /already served/ }, 'the session that serves it is not waited for')
 })
 
-t.test('an endpoint is shared only by tunnels of one credential that all say so', async (t) => {
-  const { server } = await started(t, { tokens: { [TOKEN]: [], other: [] } })
-  const first = await RawAgent.session(server, TOKEN)
-  const second = await RawAgent.session(server, TOKEN)
-  const foreign = await RawAgent.session(server, 'other')
-  const request = { Proto: 'https', Opts: { Domain: 'a.example.com' }, Extra: { PoolingEnabled: true } }
-  const one = await first.call(BIND, request)
-  t.match(await second.call(BIND, request), { Error: '' })
-  t.match(await foreign.call(BIND, request), { Error: /already served/ })
-  t.match(await second.call(BIND, { ...request, Extra: {} }), { Error: /already served/ })
-  const opts = { Domain: 'a.example.com', TrafficPolicy: '{}' }
-  t.match(await second.call(BIND, { ...request, Opts: opts }), { Error: /another traffic policy/ })
-  first.socket.destroy()
-  await server.until(() => server.tunnelIds().length === 1)
-  t.ok(server.endpoints.has('https://a.example.com'), 'the other one keeps it open')
-  t.not(one.Id, server.tunnelIds()[0])
-  const token = (one.Extra as { Token: string }).Token
-  const stolen = await foreign.call(BIND, {
-    Proto: 'https',
-    Opts: { Domain: 'b.example.com' },
-    Extra: { Token: token }
-  })
-  t.not(stolen.Id, one.Id, 'a token is worth nothing to another credential')
-  second.socket.destroy()
-  await server.until(() => server.tunnelIds().length === 1)
-  t.same([...server.endpoints.keys()], ['https://b.example.com'])
-})
+t.test(
+  'a URL is shared by tunnels that all say so; those of one credential with the same policy are one endpoint',
+  async (t) => {
+    const { server } = await started(t, { tokens: { [TOKEN]: [], other: [] } })
+    const first = await RawAgent.session(server, TOKEN)
+    const second = await RawAgent.session(server, TOKEN)
+    const foreign = await RawAgent.session(server, 'other')
+    const request = { Proto: 'https', Opts: { Domain: 'a.example.com' }, Extra: { PoolingEnabled: true } }
+    const one = await first.call(BIND, request)
+    t.match(await second.call(BIND, request), { Error: '' })
+    t.match(await foreign.call(BIND, { ...request, Extra: {} }), { Error: /already served/ })
+    t.match(await second.call(BIND, { ...request, Extra: {} }), { Error: /already served/ })
+    const beside = await foreign.call(BIND, request)
+    t.match(beside, { Error: '', URL: 'https://a.example.com' })
+    await foreign.call(2, { Id: beside.Id })
+    const opts = { Domain: 'a.example.com', TrafficPolicy: '{}' }
+    const other = await second.call(BIND, { ...request, Opts: opts })
+    t.match(other, { Error: '' })
+    await second.call(2, { Id: other.Id })
+    first.socket.destroy()
+    await server.until(() => server.tunnelIds().length === 1)
+    t.ok(server.endpoints.has('https://a.example.com'), 'the other one keeps it open')
+    t.not(one.Id, server.tunnelIds()[0])
+    const token = (one.Extra as { Token: string }).Token
+    const stolen = await foreign.call(BIND, {
+      Proto: 'https',
+      Opts: { Domain: 'b.example.com' },
+      Extra: { Token: token }
+    })
+    t.not(stolen.Id, one.Id, 'a token is worth nothing to another credential')
+    second.socket.destroy()
+    await server.until(() => server.tunnelIds().length === 1)
+    t.same([...server.endpoints.keys()], ['https://b.example.com'])
+  }
+)

@@ -4,6 +4,7 @@ import type { Applied, OwnUnits } from '../../../control/apply.js'
 import { keeperOfHost } from '../../../control/record-rules.js'
 import { isInternal } from '../../../flow/flow.js'
 import { formatAuthority } from '../../../lib/host.js'
+import { isCloudEndpoint } from '../../../resources/endpoints.js'
 import type { CompiledEdge } from '../../../runtime/http-edges.js'
 import type { Unit } from '../../../runtime/plan.js'
 import type { SnapshotHolder } from '../../../runtime/snapshot.js'
@@ -88,10 +89,20 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
 
   /** Yields names that an edge of the configuration has claimed since they were opened, on any port: the configuration wins. */
   *overtaken(): Iterable<Overtaken> {
-    for (const { proto, host } of this.#open.values()) {
+    for (const { proto, host, pooled } of this.#open.values()) {
       const edge = proto === 'tcp' ? undefined : this.#edgeOn(host)
-      if (edge !== undefined && !edge.yields) yield { url: `${proto}://${host}`, edge: edge.id }
+      if (edge !== undefined && !edge.yields && !(pooled && this.#isShared(proto, host)))
+        yield { url: `${proto}://${host}`, edge: edge.id }
     }
+  }
+
+  /** True if all endpoints at the URL share it. */
+  #isShared(proto: EndpointProto, host: string): boolean {
+    const { hosts } = this.#parts.holder.current().tables.edges
+    const port = proto === 'tcp' ? undefined : PORTS[proto]
+    return hosts.exactly(host).some(({ edge, endpoint }) => {
+      return edge.pool !== undefined && endpoint?.port === port && protoOf(edge) === proto
+    })
   }
 
   /** The edge that a name belongs to: its own, or that of a wildcard above it. */
@@ -103,10 +114,19 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     const { host } = wish
     const refusal = await this.#refuseHost(wish)
     if (refusal !== undefined) return refusal
-    const id = `${PREFIX}${proto}/${host}`
-    const { trafficPolicy } = wish
-    const units = proto === 'tls' ? tlsUnits(id, host, trafficPolicy) : httpUnits(id, proto, host, trafficPolicy)
+    const id = this.#freeId(`${PREFIX}${proto}/${host}`, wish)
+    const units = proto === 'tls' ? tlsUnits(id, host, wish) : httpUnits(id, proto, host, wish)
     return await this.#serve(id, wish, units, `${proto}://${host}`)
+  }
+
+  /** Returns the id of an endpoint: that of its URL, for others in its pool with a number behind it. */
+  #freeId(id: string, { pooled, grant }: Wish): string {
+    if (!pooled) return id
+    for (let number = 1; ; number++) {
+      const own = number === 1 ? id : `${id}/${number}`
+      const expected = this.#parts.expected.get(own)
+      if (!this.#open.has(own) && (expected === undefined || expected.credential === grant.credential)) return own
+    }
   }
 
   async #openTcp(wish: Wish): Promise<OpenEndpoint | BindDenied> {
@@ -120,10 +140,11 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     const name = wish.host !== '' ? wish.host : EVERYWHERE.has(host) ? this.#parts.zone : host
     for (let tries = 1; ; tries++) {
       const port = asked ?? (ports === undefined ? await freePort(host) : randomInt(ports.from, ports.to + 1))
-      const id = `${PREFIX}tcp/${port}`
+      const base = `${PREFIX}tcp/${port}`
+      const id = asked === undefined ? base : this.#freeId(base, wish)
       const expected = this.#parts.expected.get(id)
       if (!this.#open.has(id) && (expected === undefined || expected.credential === wish.grant.credential)) {
-        const units = tcpUnits(id, { host: name, port }, wish.trafficPolicy)
+        const units = tcpUnits(id, { host: name, port }, wish)
         const served = await this.#serve(id, wish, units, `tcp://${formatAuthority(name, port)}`)
         if (!isBindDenied(served) || !('port' in served) || asked !== undefined) return served
       } else if (asked !== undefined) return { refused: `port ${port} is already served by another tunnel` }
@@ -131,12 +152,15 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     }
   }
 
-  async #refuseHost({ host, grant, proto }: Wish): Promise<BindDenied | undefined> {
+  async #refuseHost(wish: Wish): Promise<BindDenied | undefined> {
+    const { host, grant, proto } = wish
     const { reader, zone, requireReserved } = this.#parts
     if (isInternal(host)) return internal(host)
     const edge = this.#edgeOn(host)
-    if (edge !== undefined && !edge.yields) return { refused: `${host} is already served by an edge (${edge.id})` }
-    if (edge !== undefined && this.#ownerOf(edge.id) !== grant.credential) {
+    const isShared = wish.pooled && this.#isShared(proto, host)
+    if (edge !== undefined && !edge.yields && !isShared)
+      return { refused: `${host} is already served by an edge (${edge.id})${pooling(edge, wish)}` }
+    if (edge?.yields === true && !isShared && this.#ownerOf(edge.id) !== grant.credential) {
       return { refused: `${host} is already served by another tunnel` }
     }
     const rival = `${PREFIX}${RIVALS[proto]}/${host}`
@@ -170,7 +194,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
       groups.removeEndpoint(id, url, dialer)
       throw error
     }
-    const opened = { ...wish, units }
+    let opened = { ...wish, units }
     this.#open.set(id, opened)
     this.#parts.expected.delete(id)
     const close = async () => {
@@ -182,8 +206,41 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
         failed(error)
       }
     }
-    return { url, close: () => void close() }
+    const share = async (agents: number) => {
+      try {
+        const shared = sharing(opened.units, agents)
+        if (this.#open.get(id) !== opened || shared === undefined) return
+        opened = { ...opened, units: shared }
+        this.#open.set(id, opened)
+        await own.put(id, shared)
+      } catch (error) {
+        failed(error)
+      }
+    }
+    return { url, shares: (agents) => void share(agents), close: () => void close() }
   }
+}
+
+/** Returns the units with another share in their pool; undefined if that is their share already. */
+function sharing(units: ReadonlyMap<string, Unit>, agents: number): ReadonlyMap<string, Unit> | undefined {
+  let changed = false
+  const shared = new Map<string, Unit>()
+  for (const [key, unit] of units) {
+    const isEdge = (unit.kind === 'edge' || unit.kind === 'tcp_edge') && unit.pool !== undefined && unit.pool !== agents
+    changed ||= isEdge
+    shared.set(key, isEdge ? { ...unit, pool: agents } : unit)
+  }
+  return changed ? shared : undefined
+}
+
+function protoOf({ protocol, passthrough }: CompiledEdge): string {
+  return passthrough === true ? 'tls' : protocol
+}
+
+/** Returns what a refusal says of pooling, if the two could have shared the URL. */
+function pooling({ pool, id }: CompiledEdge, { pooled }: Wish): string {
+  if (!isCloudEndpoint(id) || (pooled && pool !== undefined)) return ''
+  return '; both share a URL only with pooling enabled'
 }
 
 /** A port that cannot be opened. */
@@ -206,35 +263,38 @@ function internal(host: string): BindDenied {
 
 type At = { readonly host: string; readonly port: number }
 
-function httpUnits(id: string, proto: 'http' | 'https', host: string, policy: string): ReadonlyMap<string, Unit> {
-  const { units, modules, upstream } = commonUnits(id, policy, {})
+function httpUnits(id: string, proto: 'http' | 'https', host: string, wish: Wish): ReadonlyMap<string, Unit> {
+  const { units, modules, upstream, pool } = commonUnits(id, wish, {})
   const hosts = [{ host, port: PORTS[proto] }]
-  units.set(`edge:${id}`, { kind: 'edge', id, hosts, yields: true, ...(proto === 'http' ? { protocol: proto } : {}) })
+  const plain = proto === 'http' ? { protocol: proto } : {}
+  units.set(`edge:${id}`, { kind: 'edge', id, hosts, yields: true, ...plain, ...pool })
   units.set(`route:${id}`, { kind: 'route', id, edge: id, match: 'prefix', path: '/', upstream, modules })
   return units
 }
 
-function tlsUnits(id: string, host: string, policy: string): ReadonlyMap<string, Unit> {
-  const { units, modules, upstream } = commonUnits(id, policy, { carrier: 'tcp' })
+function tlsUnits(id: string, host: string, wish: Wish): ReadonlyMap<string, Unit> {
+  const { units, modules, upstream, pool } = commonUnits(id, wish, { carrier: 'tcp' })
   const hosts = [{ host, port: PORTS.tls }]
-  units.set(`edge:${id}`, { kind: 'edge', id, hosts, yields: true, passthrough: true })
+  units.set(`edge:${id}`, { kind: 'edge', id, hosts, yields: true, passthrough: true, ...pool })
   units.set(`tcp_edge:${id}`, { kind: 'tcp_edge', id, ports: [], upstream, modules })
   return units
 }
 
-function tcpUnits(id: string, at: At, policy: string): ReadonlyMap<string, Unit> {
-  const { units, modules, upstream } = commonUnits(id, policy, { carrier: 'tcp' })
-  units.set(`tcp_edge:${id}`, { kind: 'tcp_edge', id, ports: [at], upstream, modules })
+function tcpUnits(id: string, at: At, wish: Wish): ReadonlyMap<string, Unit> {
+  const { units, modules, upstream, pool } = commonUnits(id, wish, { carrier: 'tcp' })
+  units.set(`tcp_edge:${id}`, { kind: 'tcp_edge', id, ports: [at], upstream, modules, ...pool })
   return units
 }
 
-function commonUnits(id: string, policy: string, carried: { readonly carrier?: 'tcp' }) {
+function commonUnits(id: string, wish: Wish, carried: { readonly carrier?: 'tcp' }) {
+  const { trafficPolicy: policy, pooled } = wish
   const units = new Map<string, Unit>()
   const [upstream, policyKey] = [`upstream:${id}`, `policy:${id}`]
+  const pool = pooled ? { pool: 1 } : {}
   units.set(upstream, { kind: 'upstream', form: 'tunnels', id, labels: endpointLabels(id) })
-  if (policy.trim() === '') return { units, upstream, modules: {} }
+  if (policy.trim() === '') return { units, upstream, modules: {}, pool }
   units.set(policyKey, { kind: 'policy', owner: id, text: policy, source: id, author: 'agent', ...carried })
-  return { units, upstream, modules: { traffic_policy: { policy: policyKey } } }
+  return { units, upstream, modules: { traffic_policy: { policy: policyKey } }, pool }
 }
 
 function within(port: number, range: PortRange | undefined): boolean {

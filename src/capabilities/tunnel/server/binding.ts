@@ -21,6 +21,8 @@ export interface EndpointWish<G extends Grant = Grant> {
   readonly port: number | undefined
   /** Its agents take HTTP/2. */
   readonly http2: boolean
+  /** The URL is shared with other endpoints that agree too. */
+  readonly pooled: boolean
   /** Text of a traffic policy document, or ''. */
   readonly trafficPolicy: string
   readonly name: string
@@ -34,6 +36,8 @@ export interface EndpointWish<G extends Grant = Grant> {
 export interface OpenEndpoint {
   /** `https://name`, `http://name`, `tls://name` or `tcp://host:port`. */
   readonly url: string
+  /** Sets the number of its agents: its share of the visitors of a URL that several endpoints share. */
+  shares(agents: number): void
   /** Visitors do not reach it any more. */
   close(): void
 }
@@ -62,10 +66,13 @@ export interface Place {
   leave(): void
 }
 
-/** The endpoints that agents have opened. One may be served by several tunnels of a credential when all say that they share it. */
+/**
+ * The endpoints that agents have opened. Where all say that they share a URL, tunnels of a credential with the same policy and protocol are
+ * one endpoint, others are endpoints of their own beside it.
+ */
 export class Endpoints<G extends Grant = Grant> {
   readonly #opener: EndpointOpener<G>
-  readonly #open = new Map<string, Entry>()
+  readonly #open = new Map<string, readonly Entry[]>()
 
   constructor(opener: EndpointOpener<G>) {
     this.#opener = opener
@@ -75,28 +82,25 @@ export class Endpoints<G extends Grant = Grant> {
    * Claims an endpoint. `id`: id of the tunnel; a reconnecting tunnel takes its endpoint over from its former instance. If another `session` of
    * its credential has the endpoint, the claim waits until that session has sent a heartbeat, and is rejected, or has ended.
    */
-  async claim(
-    wish: Omit<EndpointWish<G>, 'dialer'>,
-    id: string,
-    pooled: boolean,
-    session: TunnelCarrier
-  ): Promise<Place | BindDenied> {
+  async claim(wish: Omit<EndpointWish<G>, 'dialer'>, id: string, session: TunnelCarrier): Promise<Place | BindDenied> {
     const named = wish.proto !== 'tcp' || wish.port !== undefined
     const key = named ? `${wish.proto} ${wish.host}:${wish.port ?? ''}` : `any ${randomBytes(16).toString('hex')}`
     const { credential } = wish.grant
-    const holder = this.#open.get(key)
-    if (holder?.credential === credential && !shares(holder, credential, pooled, id)) await ended(holder, session)
-    const known = this.#open.get(key)
-    if (known !== undefined && !shares(known, credential, pooled, id)) {
+    const holder = this.#find(key, wish, id)
+    if (holder?.credential === credential && !shares(holder, wish, id)) await ended(holder, session)
+    const known = this.#find(key, wish, id)
+    if (known !== undefined && !shares(known, wish, id)) {
       return { refused: `${wish.host} is already served by another tunnel` }
     }
-    if (known !== undefined && known.trafficPolicy !== wish.trafficPolicy) {
+    const isPooled = known !== undefined && wish.pooled && known.pooled
+    const joined = isPooled && !isAlike(known, wish) ? undefined : known
+    if (joined !== undefined && joined.trafficPolicy !== wish.trafficPolicy) {
       return { refused: `${wish.host} is already served with another traffic policy` }
     }
-    if (known !== undefined && known.http2 !== wish.http2) {
-      return { refused: `${wish.host} is already served with ${known.http2 ? 'http2' : 'http1'} towards the agent` }
+    if (joined !== undefined && joined.http2 !== wish.http2) {
+      return { refused: `${wish.host} is already served with ${joined.http2 ? 'http2' : 'http1'} towards the agent` }
     }
-    const entry = known ?? this.#begin(key, wish, pooled)
+    const entry = joined ?? this.#begin(key, wish)
     entry.pending++
     try {
       const opened = await entry.opening
@@ -111,13 +115,23 @@ export class Endpoints<G extends Grant = Grant> {
     }
   }
 
-  #begin(key: string, wish: Omit<EndpointWish<G>, 'dialer'>, pooled: boolean): Entry {
+  /** Returns the entry that a wish would join; otherwise one that it meets. */
+  #find(key: string, wish: Omit<EndpointWish<G>, 'dialer'>, id: string): Entry | undefined {
+    const all = this.#open.get(key) ?? []
+    const own = all.find((entry) => entry.credential === wish.grant.credential && isAlike(entry, wish))
+    const former = all.find((entry) => isOnly(entry, id) && entry.credential === wish.grant.credential)
+    return former ?? own ?? all.find((entry) => !shares(entry, wish, id)) ?? all[0]
+  }
+
+  #begin(key: string, wish: Omit<EndpointWish<G>, 'dialer'>): Entry {
     const tunnels = new Set<Tunnel>()
-    const dialer = endpointDialer(key, tunnels, carriesBytes(wish.proto) ? 'tcp' : 'http', wish.http2)
+    const others = this.#open.get(key) ?? []
+    const pool = others.length === 0 ? key : `${key} ${randomBytes(8).toString('hex')}`
+    const dialer = endpointDialer(pool, tunnels, carriesBytes(wish.proto) ? 'tcp' : 'http', wish.http2)
     const opening = this.#opener.open({ ...wish, dialer })
-    const { trafficPolicy, grant, http2 } = wish
+    const { trafficPolicy, grant, http2, pooled } = wish
     const entry = { credential: grant.credential, http2, trafficPolicy, pooled, opening, tunnels, pending: 0 }
-    this.#open.set(key, entry)
+    this.#open.set(key, [...others, entry])
     return entry
   }
 
@@ -129,6 +143,7 @@ export class Endpoints<G extends Grant = Grant> {
         joined = tunnel
         entry.tunnels.add(tunnel)
         entry.pending--
+        if (entry.pooled) opened.shares(entry.tunnels.size)
       },
       leave: () => {
         if (joined !== undefined) {
@@ -136,6 +151,7 @@ export class Endpoints<G extends Grant = Grant> {
           entry.pending++
         }
         if (this.#leave(key, entry)) opened.close()
+        else if (entry.pooled) opened.shares(entry.tunnels.size)
       }
     }
   }
@@ -144,7 +160,9 @@ export class Endpoints<G extends Grant = Grant> {
   #leave(key: string, entry: Entry): boolean {
     entry.pending--
     if (entry.pending > 0 || entry.tunnels.size > 0) return false
-    if (this.#open.get(key) === entry) this.#open.delete(key)
+    const others = (this.#open.get(key) ?? []).filter((other) => other !== entry)
+    if (others.length > 0) this.#open.set(key, others)
+    else this.#open.delete(key)
     return true
   }
 }
@@ -156,12 +174,23 @@ async function ended({ tunnels }: Entry, claimant: TunnelCarrier): Promise<void>
   for (const session of sessions) if (await session.alive()) return
 }
 
-function shares(entry: Entry, credential: string, pooled: boolean, id: string): boolean {
-  if (entry.credential !== credential) return false
+type Asked = Pick<EndpointWish, 'pooled' | 'trafficPolicy' | 'http2' | 'grant'>
+
+/** True if a wish may have the URL beside or in an entry: both share it, or the entry is the former instance of the same tunnel. */
+function shares(entry: Entry, { pooled, grant }: Asked, id: string): boolean {
   if (entry.pooled && pooled) return true
-  if (entry.tunnels.size === 0) return false
-  for (const tunnel of entry.tunnels) if (tunnel.id !== id) return false
-  return true
+  return entry.credential === grant.credential && isOnly(entry, id)
+}
+
+/** True if the entry has this tunnel and no other. */
+function isOnly({ tunnels }: Entry, id: string): boolean {
+  for (const tunnel of tunnels) if (tunnel.id !== id) return false
+  return tunnels.size > 0
+}
+
+/** True if tunnels of the two are interchangeable. */
+function isAlike(entry: Entry, { trafficPolicy, http2, grant }: Asked): boolean {
+  return entry.credential === grant.credential && entry.trafficPolicy === trafficPolicy && entry.http2 === http2
 }
 
 /** Parses the name that an agent requests, as text or URL, into lower case; undefined if invalid. */

@@ -186,8 +186,9 @@ export class TunnelCalls<G extends Grant> {
     const { id } = wanted
     const address = proto === 'tcp' ? readAddress(wanted.at) : undefined
     const host = proto === 'tcp' ? (address?.host ?? '') : wanted.at
-    const wish = { proto, host, port: address?.port, http2, trafficPolicy, name, description, metadata, grant }
-    const place = await endpoints.claim(wish, id, pooled, this.#session)
+    const port = address?.port
+    const wish = { proto, host, port, http2, pooled, trafficPolicy, name, description, metadata, grant }
+    const place = await endpoints.claim(wish, id, this.#session)
     if (isBindDenied(place)) return refusedBind(place)
     if (this.#closed) {
       place.leave()

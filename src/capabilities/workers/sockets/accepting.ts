@@ -135,8 +135,9 @@ class DealtTcp implements TcpServing {
     this.#port.deal(socket, { id, startedAt, named }, place)
   }
 
-  /** The handlers of the previous edge's connections end them themselves. */
+  /** The handlers of connections that are drained end them themselves. */
   hand(edge: string): void {
+    if (edge === this.#edge) return
     this.#edge = edge
     const before = this.#port
     this.#port = undefined

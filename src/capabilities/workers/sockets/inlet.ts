@@ -193,6 +193,7 @@ export function adoptingSockets(inlet: SocketInlet, transport: SocketTransport) 
       }
     },
     async openTcp(edge, at, address): Promise<OpenTcpPort> {
+      let owner = edge
       let connections = new TcpConnections(edge, at, tcp)
       const before = new Set<TcpConnections>()
       const key = tcpKey(address)
@@ -200,6 +201,11 @@ export function adoptingSockets(inlet: SocketInlet, transport: SocketTransport) 
         address,
         accept: () => inlet.serves(key, edge, connections),
         hand(next, nextAt) {
+          if (next === owner) {
+            connections.hand(next, nextAt)
+            return
+          }
+          owner = next
           // Connections of the previous edge may still be in transit, and get the same drain time as open ones.
           const gone = connections
           before.add(gone)

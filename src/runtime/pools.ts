@@ -1,0 +1,63 @@
+/** Share of an edge in the traffic of its pool. */
+export interface Pooled {
+  /** Number of endpoints behind the edge, which share its URL with other edges. @default the URL belongs to this edge alone */
+  readonly pool?: number | undefined
+}
+
+/** Edges that share one URL. Each request or connection goes to one of them, drawn at random by their numbers of endpoints. Immutable. */
+export class Pool<M> {
+  readonly members: readonly M[]
+  /** Sum of the shares up to each member, with its own. */
+  readonly #ends: readonly number[]
+  readonly #total: number
+
+  /** `shares`: numbers of endpoints, one for each member. */
+  constructor(members: readonly M[], shares: readonly number[]) {
+    this.members = members
+    let total = 0
+    this.#ends = shares.map((share) => {
+      total += share
+      return total
+    })
+    this.#total = total
+  }
+
+  /** Returns a member. `random`: from 0 up to, but not including, 1. */
+  draw(random = Math.random()): M {
+    const place = random * this.#total
+    let index = 0
+    while (index < this.members.length - 1 && place >= (this.#ends[index] as number)) index++
+    return this.members[index] as M
+  }
+}
+
+/** Returns the pool of entries of which there are several; undefined for fewer. */
+export function poolOf<M>(members: readonly M[], shareOf: (member: M) => number | undefined): Pool<M> | undefined {
+  const pooled = members.filter((member) => shareOf(member) !== undefined)
+  return pooled.length < 2
+    ? undefined
+    : new Pool(
+        pooled,
+        pooled.map((member) => shareOf(member) ?? 0)
+      )
+}
+
+/** Entry for an edge, with its pool. */
+interface Member {
+  readonly edge: Pooled
+  readonly pool?: Pool<unknown> | undefined
+}
+
+/** Returns the entries with the pools that they are in. `urlOf`: equal for entries with the same URL. */
+export function withPools<M extends Member>(members: readonly M[], urlOf: (member: M) => string): readonly M[] {
+  if (!members.some(({ edge, pool }) => edge.pool !== undefined || pool !== undefined)) return members
+  const alone = members.map((member) => ({ ...member, pool: undefined }))
+  const same = new Map<string, M[]>()
+  for (const member of alone) {
+    const known = same.get(urlOf(member))
+    if (known === undefined) same.set(urlOf(member), [member])
+    else known.push(member)
+  }
+  const pools = new Map(Array.from(same, ([url, all]) => [url, poolOf(all, ({ edge }) => edge.pool)]))
+  return alone.map((member) => ({ ...member, pool: member.edge.pool && pools.get(urlOf(member)) }))
+}
