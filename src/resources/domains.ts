@@ -248,23 +248,22 @@ export const reservedDomain = defineResource({
 /** A certificate is either uploaded or managed: the last one given replaces the other. */
 function oneCertificate(view: RuleView): void {
   const { body, given, before, report } = view
-  const uploaded = given.has('certificate') && body.certificate !== null
   const managed = given.has('certificate_management_policy') && body.certificate_management_policy !== null
   const wasManaged = before !== undefined && before.certificate_management_policy !== null
+  const automatic = wasManaged ? before.certificate : null
+  // Clients that send a whole object name the automatic certificate beside its policy.
+  const uploaded = given.has('certificate') && body.certificate !== null && !(managed && body.certificate === automatic)
   if (uploaded && managed) {
     const message = 'cannot stand beside certificate_management_policy: a certificate is uploaded or managed'
-    report('certificate', 'CONFLICTING_FIELDS', message)
-    return
+    return report('certificate', 'CONFLICTING_FIELDS', message)
   }
   const detached = given.has('certificate') && body.certificate === null && before?.certificate !== null
   if (wasManaged && detached && body.certificate_management_policy !== null && !managed) {
-    const message = 'is managed: removing certificate_management_policy removes it'
-    report('certificate', 'CONFLICTING_FIELDS', message)
-    return
+    return report('certificate', 'CONFLICTING_FIELDS', 'is managed: removing certificate_management_policy removes it')
   }
   if (uploaded) body.certificate_management_policy = null
   // The automatic certificate stays in use if its policy is written again.
-  if (managed) body.certificate = wasManaged ? before.certificate : null
+  if (managed) body.certificate = automatic
   settleManagement(view)
 }
 
