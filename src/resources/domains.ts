@@ -251,18 +251,19 @@ function oneCertificate(view: RuleView): void {
   const managed = given.has('certificate_management_policy') && body.certificate_management_policy !== null
   const wasManaged = before !== undefined && before.certificate_management_policy !== null
   const automatic = wasManaged ? before.certificate : null
-  // Clients that send a whole object name the automatic certificate beside its policy.
+  // The automatic certificate stays in use if its policy is written again, also with its id beside it.
   const uploaded = given.has('certificate') && body.certificate !== null && !(managed && body.certificate === automatic)
   if (uploaded && managed) {
     const message = 'cannot stand beside certificate_management_policy: a certificate is uploaded or managed'
-    return report('certificate', 'CONFLICTING_FIELDS', message)
+    report('certificate', 'CONFLICTING_FIELDS', message)
+    return
   }
   const detached = given.has('certificate') && body.certificate === null && before?.certificate !== null
   if (wasManaged && detached && body.certificate_management_policy !== null && !managed) {
-    return report('certificate', 'CONFLICTING_FIELDS', 'is managed: removing certificate_management_policy removes it')
+    report('certificate', 'CONFLICTING_FIELDS', 'is managed: removing certificate_management_policy removes it')
+    return
   }
   if (uploaded) body.certificate_management_policy = null
-  // The automatic certificate stays in use if its policy is written again.
   if (managed) body.certificate = automatic
   settleManagement(view)
 }
