@@ -116,7 +116,7 @@ function control(size) {
     'Section: net',
     'Priority: optional',
     `Installed-Size: ${size}`,
-    'Depends: adduser, init-system-helpers (>= 1.54~), libc6 (>= 2.28), libgcc-s1, libstdc++6',
+    'Depends: adduser, init-system-helpers (>= 1.54~), libatomic1, libc6 (>= 2.28), libgcc-s1, libstdc++6',
     'Description: reverse proxy and API gateway with traffic policies',
     ` ${description}`
   ]
