@@ -3,6 +3,7 @@ import { type ControlPlane, openControl } from '../control/control-plane.js'
 import type { ControlOptions } from '../control/parts.js'
 import { settleSealKey } from '../control/seal-key.js'
 import { actions } from '../features/registry.js'
+import type { Geo } from '../lib/geo.js'
 import { type Json, timestampText } from '../lib/json.js'
 import { refusalOfFolder } from '../lib/named-folders.js'
 import { isShared, storeAddress } from '../options/catalogue.js'
@@ -117,6 +118,7 @@ export async function openControlPlane(stage: ControlStage): Promise<OpenControl
     ...(guards === undefined ? {} : { guards }),
     operatorKeys: stage.keys,
     endedSessions: login.ended,
+    placeOfAddress: placeIn(policies.geo),
     baseUrl: foundation.publicUrl.read,
     zone: options.zone,
     regions: options.regions,
@@ -144,6 +146,22 @@ export async function openControlPlane(stage: ControlStage): Promise<OpenControl
       throw error
     }
   })
+}
+
+/** Returns the lookup of places of addresses, as far as the database has them. */
+function placeIn(geo: Geo) {
+  return (address: string) => {
+    geo.prepare()
+    const { countryCode, latitude, longitude, radius } = geo.lookup(address).location
+    if (countryCode === '') return undefined
+    const number = (text: string) => (text === '' ? null : Number(text))
+    return {
+      country_code: countryCode,
+      latitude: number(latitude),
+      longitude: number(longitude),
+      lat_long_radius_km: number(radius)
+    }
+  }
 }
 
 /** Returns this process's health state of a backend's server or tunnels, as the API shows it. */
@@ -190,7 +208,7 @@ async function openStartingStore(
   try {
     await opened.find(EVENT_DELIVERY)?.attach(store)
     await login.ended.attach(store.endedSessions)
-    login.keeper.attach(store.loginSessions, options.login.stored_sessions)
+    login.keeper.attach(store.loginSessions, options.login.stored_sessions, store.visitors)
     // Providers may have taken the tokens of before back.
     lifecycle.opens('renewed sessions', { shared: () => login.keeper.pause() })
     lifecycle.opens('the copy of the configuration', { shared: () => starting.stop() })

@@ -95,6 +95,7 @@ function every(milliseconds: number, work: () => void): NodeJS.Timeout {
 async function forgetHistory(options: Options, { log }: Foundation, { control, login }: UpkeepStage): Promise<void> {
   try {
     await control.revisions.forget(options.history)
+    await login.visitors.flush()
     await login.ended.forget()
     await login.keeper.forget()
   } catch (error) {

@@ -12,6 +12,7 @@ import { Reverts } from './reverts.js'
 import { Revisions } from './revisions.js'
 import { SESSION_LIFETIMES, Sessions } from './sessions.js'
 import { Traffic } from './traffic.js'
+import { Visitors } from './visitors.js'
 import type { WriteGuards } from './write-guards.js'
 
 /** Maximum time for closing a failed store, which may be unresponsive (ms). */
@@ -115,7 +116,15 @@ function forCallers(
   const { store, catalogue, answers, live, agents } = parts
   const baseUrl = () => answers.baseUrl
   const endpoints = new Endpoints({ store, sources, agents, units: () => live.units, baseUrl, startedAt: clock.wall() })
-  const reads = new Reads(parts, new LiveRecords({ store, answers, agents, endpoints }), clock)
+  const visitors = new Visitors({
+    store,
+    declared: parts.declared,
+    ended: options.endedSessions,
+    clock,
+    baseUrl,
+    placeOfAddress: options.placeOfAddress ?? (() => undefined)
+  })
+  const reads = new Reads(parts, new LiveRecords({ store, answers, agents, endpoints, visitors }), clock)
   const operations = { ...parts, reads, clock }
   return {
     records: new RecordOperations(operations),

@@ -28,6 +28,7 @@ import type { WantedUrl } from './record-rules.js'
 import { Catalogue, Records } from './records.js'
 import type { EndedSessions, SessionLifetimes } from './sessions.js'
 import type { TrafficSource } from './traffic.js'
+import type { PlaceOfAddress } from './visitors.js'
 import { noGuards, type OpenWriteGuards, type WriteGuards } from './write-guards.js'
 import { Writer } from './writer.js'
 
@@ -99,6 +100,8 @@ interface AccessOptions {
   readonly operatorKeys: { accepts(key: string): Promise<boolean> }
   /** Remembers the sessions that were signed out. */
   readonly endedSessions: EndedSessions
+  /** Returns the place of a client's address, for sessions of visitors. @default not known */
+  readonly placeOfAddress?: PlaceOfAddress
   /** Lifetimes of dashboard sessions. @default `SESSION_LIFETIMES` */
   readonly sessionLifetimes?: SessionLifetimes
 }

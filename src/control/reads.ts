@@ -6,6 +6,7 @@ import { ListFilters } from '../resources/list-filter.js'
 import { tunnel, tunnelSession } from '../resources/live.js'
 import { presentParts } from '../resources/present.js'
 import type { Part, Resource } from '../resources/resource.js'
+import { applicationSession, applicationUser } from '../resources/visitors.js'
 import type { ResourceRecord } from '../schema/field.js'
 import type { PageRequest, StoreReader } from '../store/store.js'
 import type { Answers } from './answers.js'
@@ -19,6 +20,7 @@ import { type FindPage, type FoundPage, filteredPage } from './filtered-page.js'
 import type { ControlParts } from './parts.js'
 import type { Versioned } from './records.js'
 import { extentOf, mayRead, mayTouch } from './rights.js'
+import type { Visitors } from './visitors.js'
 
 type Parts = Pick<ControlParts, 'store' | 'edits' | 'catalogue' | 'records' | 'answers' | 'declared'>
 
@@ -97,6 +99,14 @@ export class Reads {
       })
     }
     return (shown) => compiled.filter((name) => (shown as Readonly<Record<string, unknown>>)[name])
+  }
+
+  /** Ends a live entry; returns false if records of the resource are stored. Fails with `NOT_FOUND`. */
+  async end(resource: Resource, { path }: RecordPath): Promise<boolean> {
+    const id = path.id ?? ''
+    if (!this.#live.has(resource) || isStored(resource, id)) return false
+    await orUnavailable(this.#live.end(resource, id))
+    return true
   }
 
   /** Returns a module as the response body. Fails with `NOT_FOUND` if it is not configured. */
@@ -211,6 +221,7 @@ interface LiveRecordsParts {
   readonly answers: Answers
   readonly agents: ClusterAgents
   readonly endpoints: Endpoints
+  readonly visitors: Visitors
 }
 
 /** Source of the records of one live resource. */
@@ -218,6 +229,8 @@ interface Kind {
   /** Newest first; undefined when `before` is no cursor. */
   list(limit: number, before: string | undefined): Promise<readonly ResourceRecord[] | undefined>
   get(id: string): Promise<ResourceRecord | undefined>
+  /** Ends an entry; returns false if there is none. @default entries cannot be ended */
+  end?(id: string): Promise<boolean>
 }
 
 /** Is it the record of a resource whose other entries are live? */
@@ -231,7 +244,8 @@ export class LiveRecords {
   readonly #kinds: ReadonlyMap<string, Kind>
 
   constructor(parts: LiveRecordsParts) {
-    const { agents, endpoints, answers } = parts
+    const { agents, endpoints, answers, visitors } = parts
+    const show = (record: ResourceRecord) => record
     this.#parts = parts
     this.#kinds = new Map<string, Kind>([
       [
@@ -250,7 +264,25 @@ export class LiveRecords {
           show: (one) => tunnelRecord(one, agents.backendsOf(one.labels), answers.baseUrl)
         })
       ],
-      [endpoint.name, endpoints]
+      [endpoint.name, endpoints],
+      [
+        applicationUser.name,
+        kindOf(applicationUser, {
+          list: (page) => visitors.users(page),
+          get: (id) => visitors.user(id),
+          show,
+          end: (id) => visitors.endUser(id)
+        })
+      ],
+      [
+        applicationSession.name,
+        kindOf(applicationSession, {
+          list: (page) => visitors.sessions(page),
+          get: (id) => visitors.session(id),
+          show,
+          end: (id) => visitors.endSession(id)
+        })
+      ]
     ])
   }
 
@@ -274,6 +306,11 @@ export class LiveRecords {
     return { record, body: await answers.one(store, resource, record, undefined) }
   }
 
+  /** Ends an entry. Fails with `NOT_FOUND`. */
+  async end(resource: Resource, id: string): Promise<void> {
+    if ((await this.#kind(resource).end?.(id)) !== true) throw notFound(resource.name)
+  }
+
   #kind({ name }: Resource): Kind {
     const kind = this.#kinds.get(name)
     if (kind === undefined) throw new RangeError(`${name} is not live`)
@@ -285,10 +322,11 @@ interface Lister<T> {
   list(page: LivePage): Promise<readonly T[]>
   get(id: string): Promise<T | undefined>
   show(one: T): ResourceRecord
+  end?(id: string): Promise<boolean>
 }
 
 /** KSUIDs sort by time, so the id alone defines the order, and that of a deleted entry is a valid cursor. */
-function kindOf<T>({ idPrefix }: Resource, { list, get, show }: Lister<T>): Kind {
+function kindOf<T>({ idPrefix }: Resource, { list, get, show, end }: Lister<T>): Kind {
   const form = new RegExp(`^${idPrefix}_[0-9A-Za-z]+$`)
   return {
     async list(limit, before) {
@@ -298,7 +336,8 @@ function kindOf<T>({ idPrefix }: Resource, { list, get, show }: Lister<T>): Kind
     async get(id) {
       const found = form.test(id) ? await get(id) : undefined
       return found === undefined ? undefined : show(found)
-    }
+    },
+    ...(end === undefined ? {} : { end: async (id: string) => form.test(id) && (await end(id)) })
   }
 }
 

@@ -101,7 +101,9 @@ export class RecordOperations {
   /** Deletes a record. Fails with `NOT_FOUND`, with `PRECONDITION_FAILED`, and with `IN_USE` while another refers to it. */
   async remove(resource: Resource, { path, ...mode }: RecordPath & WriteMode, call: Call): Promise<Done> {
     mayOperate(call.principal, resource, 'delete')
-    const { writer, edits } = this.#parts
+    const { writer, edits, reads, store } = this.#parts
+    if (mode.dryRun !== true && (await reads.end(resource, { path })))
+      return { committed: await orUnavailable(store.revision()), difference: { put: [], drop: [] } }
     const { done } = await writer.write(call, mode, async (draft) => {
       const current = await edits.find(draft.tx, resource, path)
       mustMatch(current, mode.ifMatch)

@@ -73,6 +73,8 @@ export const MEMBER_RIGHTS: Readonly<Record<string, Rights>> = {
   event_subscription: ADMINISTERED,
   tunnel_session: { ...ADMINISTERED, command: 'own' },
   tunnel: ADMINISTERED,
+  application_user: ADMINISTERED,
+  application_session: ADMINISTERED,
   endpoint: ADMINISTERED
 }
 

@@ -14,6 +14,7 @@ import { sshCertificateAuthority, sshHostCertificate, sshUserCertificate } from 
 import { staticBackend } from './static-backend.js'
 import { tlsEdge } from './tls-edges.js'
 import { vault, vaultSecret } from './vaults.js'
+import { applicationSession, applicationUser } from './visitors.js'
 
 /** All resources. A resource comes after those it refers to, so that records can be created in this order. */
 export const resources: readonly Resource[] = [
@@ -44,6 +45,8 @@ export const resources: readonly Resource[] = [
   httpsEdgeRoute,
   eventDestination,
   eventSubscription,
+  applicationUser,
+  applicationSession,
   tunnelSession,
   tunnel,
   endpoint

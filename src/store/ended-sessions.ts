@@ -54,6 +54,13 @@ export class EndedSessions {
         .execute()
       const ids = sessions.map(({ id }) => id)
       await trx.deleteFrom('login_sessions').where('id', 'in', ids).execute()
+      await trx.deleteFrom('visits').where('session', 'in', ids).execute()
+      for (const { id, begun } of sessions)
+        await trx
+          .deleteFrom('visits')
+          .where((eb) => eb.or([eb('by_user', '=', id), eb('by_session', '=', id)]))
+          .where('begun', '<=', Math.trunc(begun))
+          .execute()
     })
   }
 

@@ -28,6 +28,7 @@ import type {
 import type { StoreHealth } from './store-health.js'
 import type { Database, Tables } from './tables.js'
 import { amendNote, KyselyTransaction } from './transaction.js'
+import { Visitors } from './visitors.js'
 
 /**
  * Time to wait for the outcome of a commit: longer than PostgreSQL keeps an abandoned transaction, so that the last attempt finds it ended
@@ -107,6 +108,7 @@ export class KyselyStore extends Queries implements Store {
   readonly board: ClusterBoard
   readonly endedSessions: EndedSessions
   readonly loginSessions: LoginSessions
+  readonly visitors: Visitors
   readonly #database: Database
   readonly #parts: KyselyStoreParts
   readonly #outcomes: Outcomes
@@ -124,6 +126,7 @@ export class KyselyStore extends Queries implements Store {
     this.board = parts.board ?? new KyselyBoard(database, () => parts.clock.wall())
     this.endedSessions = new EndedSessions(database)
     this.loginSessions = new LoginSessions(database)
+    this.visitors = new Visitors(database)
     this.#database = database
     this.#parts = parts
     this.#outcomes = new Outcomes(database, parts.log, parts.clock)

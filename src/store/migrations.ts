@@ -236,6 +236,25 @@ const loginSessions: Migration = async (schema) => {
   await schema.createIndex('login_sessions_ends').on('login_sessions').column('ends').execute()
 }
 
+const visitors: Migration = async (schema) => {
+  const users = ['provider', 'issuer', 'user_id', 'name', 'email']
+  const sessions = ['session', 'visitor', 'by_user', 'by_session', 'owner', 'url', 'address', 'agent']
+  for (const [name, texts, times] of [
+    ['visitors', users, ['created_at', 'seen_at', 'login_at']],
+    ['visits', sessions, ['begun', 'seen_at', 'ends']]
+  ] as const) {
+    let table = schema.createTable(name).addColumn('id', 'text', (column) => column.primaryKey())
+    for (const column of texts) table = table.addColumn(column, 'text', (definition) => definition.notNull())
+    for (const column of times) table = table.addColumn(column, 'bigint', (definition) => definition.notNull())
+    await table.execute()
+    await schema.createIndex(`${name}_seen`).on(name).column('seen_at').execute()
+  }
+  await schema.createIndex('visitors_user').unique().on('visitors').columns(['issuer', 'user_id']).execute()
+  await schema.createIndex('visits_session').unique().on('visits').column('session').execute()
+  for (const column of ['visitor', 'by_user', 'by_session', 'ends'])
+    await schema.createIndex(`visits_${column}`).on('visits').column(column).execute()
+}
+
 const MIGRATIONS: readonly Migration[] = [
   records,
   history,
@@ -248,7 +267,8 @@ const MIGRATIONS: readonly Migration[] = [
   namedBy,
   deadLetters,
   limitLedger,
-  loginSessions
+  loginSessions,
+  visitors
 ]
 
 /** Schema version of this code. */

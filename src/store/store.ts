@@ -18,6 +18,7 @@ import type {
   WholeRecord,
   WholeRequest
 } from './records.js'
+import type { Visitors } from './visitors.js'
 
 /**
  * Place in one history. Revision numbers repeat after failover to a lagging standby or a restored backup; the mark of a revision does not.
@@ -209,6 +210,7 @@ export interface Store extends StoreReader {
   readonly board: ClusterBoard
   readonly endedSessions: Pick<EndedSessions, 'add' | 'since' | 'forget'>
   readonly loginSessions: Pick<LoginSessions, 'read' | 'claim' | 'save' | 'release' | 'forget'>
+  readonly visitors: Pick<Visitors, keyof Visitors>
   /**
    * Runs `work` as the only writer of all processes and commits its writes; rethrows its errors after a rollback. Transactions of one
    * process wait for each other.

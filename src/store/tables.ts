@@ -24,6 +24,8 @@ export interface Tables extends SessionTables {
 interface SessionTables {
   ended_sessions: EndedSessionsTable
   login_sessions: LoginSessionsTable
+  visitors: VisitorsTable
+  visits: VisitsTable
 }
 
 /** Single row. Its lock is the writer lock of all processes. */
@@ -199,6 +201,38 @@ interface LoginSessionsTable {
   held_at: number
   /** Null: only a lease; '': the session ended. */
   sealed: string | null
+}
+
+/** Users who have logged in. */
+export interface VisitorsTable {
+  id: string
+  provider: string
+  issuer: string
+  /** Id at the provider. */
+  user_id: string
+  name: string
+  email: string
+  created_at: number
+  seen_at: number
+  login_at: number
+}
+
+/** Sessions of these users. */
+export interface VisitsTable {
+  id: string
+  /** Id in the sealed cookies. */
+  session: string
+  visitor: string
+  /** Names by which the provider ends it. */
+  by_user: string
+  by_session: string
+  owner: string
+  url: string
+  address: string
+  agent: string
+  begun: number
+  seen_at: number
+  ends: number
 }
 
 /** Opened database: the differences between SQLite and PostgreSQL. */

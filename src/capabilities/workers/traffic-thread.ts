@@ -163,7 +163,14 @@ export async function openTrafficThread(
   setInterval(reportLimits, LIMITS_EVERY)
   beatOnce(data.beat)
   setInterval(() => beatOnce(data.beat), BEAT_EVERY)
-  setInterval(() => void login.ended.forget().catch(() => undefined), FORGET_EVERY)
+  setInterval(
+    () =>
+      void login.visitors
+        .flush()
+        .then(() => login.ended.forget())
+        .catch(() => undefined),
+    FORGET_EVERY
+  )
   return new OpenTrafficThread({
     link,
     live,

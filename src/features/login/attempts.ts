@@ -15,7 +15,9 @@ import {
 } from './attempt-state.js'
 import type { Identity, IdentitySource } from './identities.js'
 import { ProviderFailure } from './provider-fetch.js'
+import { wellKnownName } from './providers.js'
 import type { GateSettings, Login, SessionEnd, Visit } from './service.js'
+import type { Held } from './session.js'
 import type { Found, Sessions } from './sessions.js'
 
 /**
@@ -148,11 +150,37 @@ export class Attempts {
     const held = this.#sessions.create(identity, application.id)
     if (!this.#access.allows(held.session)) return { ...REFUSALS.notAllowed, cookies: spent }
     await this.#sessions.keep(held)
+    this.#report(visit, held)
     return redirect(originOf(visit.request) + path, [
       ...spent,
       ...(jar.has(style.activity) ? [style.drop(style.activity)] : []),
       ...this.#sessions.cookiesOf(held, visit)
     ])
+  }
+
+  /** Lists the session for the API. */
+  #report({ flow, request }: Visit, { session, endNames }: Held): void {
+    const { provider, owner, result } = this.#settings
+    const { id, begun, ends, profile } = session
+    this.#login.visitors.begun(
+      {
+        provider: wellKnownName(provider.issuer) ?? result,
+        issuer: provider.issuer,
+        user: profile.id,
+        name: profile.name,
+        email: profile.email
+      },
+      {
+        session: id,
+        names: endNames,
+        owner,
+        url: originOf(request),
+        address: flow.clientAddress,
+        agent: request.headers.get('user-agent') ?? '',
+        begun,
+        ends
+      }
+    )
   }
 
   /** Handles a callback that this browser did not start, or too long ago: a logged-in user continues, others restart once. */

@@ -276,6 +276,11 @@ export const PROVIDERS: Readonly<Record<ProviderName, Provider>> = {
   }
 }
 
+/** Returns the name of a well-known provider; undefined for others. */
+export function wellKnownName(issuer: string): ProviderName | undefined {
+  return PROVIDER_NAMES.find((name) => PROVIDERS[name].issuer === issuer)
+}
+
 /**
  * Returns the profile. An administrator of any organization can write any `mail`; only the login name is in a domain that the organization
  * has verified. The name of a guest (`#EXT#`) is not an address.

@@ -17,6 +17,7 @@ import { groupsIn } from './saml/claims.js'
 import { type SamlReader, ServiceProvider } from './saml/service-provider.js'
 import { type Held, SessionCache } from './session.js'
 import { SessionKeeper } from './session-keeper.js'
+import { Visitors } from './visitors.js'
 
 interface LoginParts {
   /** Keys of 32 bytes, derived from the process's sealing keys: the first one seals, all of them open. */
@@ -36,6 +37,7 @@ export class Login {
   readonly sessions = new SessionCache()
   readonly ended: EndedSessions
   readonly keeper: SessionKeeper
+  readonly visitors: Visitors
   readonly protocol: OpenidProtocol
   readonly backChannel: BackChannel
   readonly saml: ServiceProvider
@@ -50,6 +52,7 @@ export class Login {
     this.clock = clock
     this.ended = new EndedSessions(clock)
     this.keeper = new SessionKeeper(clock)
+    this.visitors = new Visitors(clock, (news) => this.keeper.list(news))
     this.protocol = new OpenidProtocol(outbound, clock)
     this.backChannel = new BackChannel(this.protocol, outbound, clock)
     this.saml = new ServiceProvider(outbound, clock, readSaml)

@@ -3,6 +3,7 @@ import type { Clock } from '../../lib/clock.js'
 import { atMost, Backoff } from '../../lib/concurrency.js'
 import { CLOCK_DIFFERENCE } from './attempt-state.js'
 import { ProviderFailure } from './provider-fetch.js'
+import type { VisitorNews } from './visitors.js'
 
 /** Session generation, sealed; '' for an ended session. */
 export interface KeptSession {
@@ -47,12 +48,19 @@ export interface SessionStore {
   forget(now: number, spare: Room): Promise<void>
 }
 
+/** List of users and their sessions in the store. Methods reject while it is unreachable. */
+interface VisitorStore {
+  add(news: VisitorNews): Promise<void>
+  forget(now: number): Promise<void>
+}
+
 /** Call from a thread to the one with the store. */
 export type SessionCall =
   | { readonly op: 'read'; readonly id: string }
   | { readonly op: 'claim'; readonly lease: Lease }
   | { readonly op: 'save'; readonly session: SavedSession }
   | { readonly op: 'release'; readonly lease: Pick<Lease, 'id' | 'holder'> }
+  | { readonly op: 'visitors'; readonly news: VisitorNews }
 /** Response to such a call; `none`: no result. */
 export type SessionAnswer = KeptSession | 'claimed' | 'busy' | 'kept' | 'full' | 'none'
 
@@ -86,6 +94,7 @@ export class SessionKeeper {
   readonly #clock: Clock
   #ask: (call: SessionCall) => Promise<SessionAnswer> = alone
   #store: SessionStore | undefined
+  #visitors: VisitorStore | undefined
   #bytes = 0
   #paused = false
   /** Leases granted here by holder, with the time: monotonic milliseconds. */
@@ -97,9 +106,13 @@ export class SessionKeeper {
     this.#clock = clock
   }
 
-  /** Attaches the store. `bytes`: size limit of sessions that cookies cannot hold; 0: their logins are refused. */
-  attach(store: SessionStore, bytes: number): void {
+  /**
+   * Attaches the store. `bytes`: size limit of sessions that cookies cannot hold; 0: their logins are refused. `visitors`: list of users for
+   * the API.
+   */
+  attach(store: SessionStore, bytes: number, visitors?: VisitorStore): void {
     this.#store = store
+    this.#visitors = visitors
     this.#bytes = bytes
     this.#ask = (call) => this.serve(call)
   }
@@ -130,6 +143,10 @@ export class SessionKeeper {
       const kept = await store.save(session, { rows: MOST_ROWS, bytes: this.#bytes })
       if (session.last) this.#done(session.holder)
       return kept ? 'kept' : 'full'
+    }
+    if (call.op === 'visitors') {
+      await this.#visitors?.add(call.news)
+      return 'none'
     }
     this.#done(call.lease.holder)
     await store.release(call.lease)
@@ -195,7 +212,14 @@ export class SessionKeeper {
 
   /** Deletes expired sessions. Fails with the store's error. */
   async forget(): Promise<void> {
-    await this.#store?.forget(this.#clock.wall() - CLOCK_DIFFERENCE, { rows: MOST_ROWS, bytes: SPARE_BYTES })
+    const now = this.#clock.wall() - CLOCK_DIFFERENCE
+    await this.#store?.forget(now, { rows: MOST_ROWS, bytes: SPARE_BYTES })
+    await this.#visitors?.forget(now)
+  }
+
+  /** Writes users and sessions for the API. Rejects with a ProviderFailure. */
+  async list(news: VisitorNews): Promise<void> {
+    await this.#call({ op: 'visitors', news })
   }
 
   /** Grants no lease until `resume`; resolves when the results of current leases are written. */

@@ -136,9 +136,11 @@ export interface Held {
   /** Sealed text in the browser's cookies. */
   readonly sealed: string
   /** Names by which its provider ends it. */
-  readonly endNames: readonly string[]
+  readonly endNames: readonly [user: string, session: string]
   /** Last request known to this process. */
   seen: number
+  /** Last report of its use for the API. */
+  reported: number
   /** Last renewal of the activity cookie. */
   stamped: number
   /** True for an ended session, whatever its cookies. */
@@ -209,6 +211,7 @@ export function hold(
     sealed,
     endNames,
     seen: session.checked,
+    reported: session.checked,
     stamped,
     ended: false,
     successor: undefined,

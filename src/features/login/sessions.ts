@@ -18,6 +18,7 @@ import {
   type SessionReference
 } from './session.js'
 import type { KeptSession } from './session-keeper.js'
+import { REPORT_EVERY } from './visitors.js'
 
 /** Length of one cookie piece; browsers store 4,096 bytes of name, value and attributes. */
 const PIECE = 3_500
@@ -128,6 +129,10 @@ export class Sessions {
     const { inactivity } = this.#settings
     const now = this.#login.clock.wall()
     held.seen = now
+    if (now - held.reported >= REPORT_EVERY) {
+      held.reported = now
+      this.#login.visitors.active(held.session.id, now)
+    }
     // In both directions: a future stamp is from a clock that was ahead.
     if (inactivity === 0 || Math.abs(now - held.stamped) < STAMP_EVERY) return undefined
     held.stamped = now
@@ -187,9 +192,9 @@ export class Sessions {
   }
 
   #place({ client, profile, sid }: Session): Pick<Held, 'tag' | 'endNames'> {
-    const { kind, issuer } = this.#settings.provider
+    const { issuer } = this.#settings.provider
     const { tag } = this.#vault
-    return { tag, endNames: kind === 'openid' ? endNames({ issuer, client, sub: profile.id, sid }) : [] }
+    return { tag, endNames: endNames({ issuer, client, sub: profile.id, sid }) }
   }
 
   #openKept({ sealed }: KeptSession, { id }: Pick<Session, 'id'>): Session | undefined {

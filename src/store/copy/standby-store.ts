@@ -116,6 +116,7 @@ export class StandbyStore implements Store {
   readonly deadLetters: DeadLetters
   readonly endedSessions: Store['endedSessions']
   readonly loginSessions: Store['loginSessions']
+  readonly visitors: Store['visitors']
   readonly #copied: CopiedStore
   readonly #stopTrying: () => void
   #current: Store
@@ -146,6 +147,16 @@ export class StandbyStore implements Store {
       save: async (...words) => (await sessions()).save(...words),
       release: async (...words) => (await sessions()).release(...words),
       forget: async (...words) => (await sessions()).forget(...words)
+    }
+    const visitors = async () => this.#writable().visitors
+    this.visitors = {
+      add: async (news) => (await visitors()).add(news),
+      visitors: async (page) => (await visitors()).visitors(page),
+      visitor: async (id) => (await visitors()).visitor(id),
+      visits: async (...words) => (await visitors()).visits(...words),
+      visit: async (...words) => (await visitors()).visit(...words),
+      remove: async (visitor) => (await visitors()).remove(visitor),
+      forget: async (now) => (await visitors()).forget(now)
     }
   }
 

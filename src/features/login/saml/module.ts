@@ -87,10 +87,10 @@ function entityIdOf({ id, body }: ResourceRecord, { hostportsOf }: PresentContex
 }
 
 /** Returns a field with a URL made of the entity id. */
-function place(description: string, of: (entityId: string) => string = (same) => same): Field<null> {
+function place(description: string, from: (entityId: string) => string = (same) => same): Field<null> {
   return computed(Type.String(), description, (_stored, _path, record, context) => {
     const entityId = entityIdOf(record, context)
-    return entityId === '' ? '' : of(entityId)
+    return entityId === '' ? '' : from(entityId)
   })
 }
 
