@@ -291,7 +291,9 @@ t.test('the registry', async (t) => {
     '/event_destinations': ['event_destinations', 'ed'],
     '/tunnel_sessions': ['tunnel_sessions', 'ts'],
     '/tunnels': ['tunnels', 'tn'],
-    '/endpoints': ['endpoints', 'ep']
+    '/endpoints': ['endpoints', 'ep'],
+    '/app/users': ['application_users', 'au'],
+    '/app/sessions': ['application_sessions', 'as']
   }
   t.same(Object.fromEntries(resources.map(({ path, listKey, idPrefix }) => [path, [listKey, idPrefix]])), expected)
   for (const resource of resources.filter((one) => !writable.includes(one))) {
@@ -304,7 +306,7 @@ t.test('the registry', async (t) => {
     }
     const answer = JSON.parse(JSON.stringify(present(resource, record, context)))
     t.ok(fits(responseSchema(resource), answer), `${resource.name} can be shown`)
-    t.same(resource.operations, ['get', 'list'])
+    t.same(resource.operations, resource.path.startsWith('/app/') ? ['get', 'list', 'delete'] : ['get', 'list'])
     t.same(propertiesOf(createSchema(resource)), {})
   }
 })

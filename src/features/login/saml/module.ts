@@ -36,7 +36,11 @@ function oneMetadata({ body, given, report }: RuleView): void {
     report(second, 'CONFLICTING_FIELDS', 'give idp_metadata or idp_metadata_url, and set the other one to ""')
     return
   }
-  if (xml === '') return
+  if (xml === '') {
+    if (/^https?:\/\/[^/]/.test(url) && URL.canParse(url)) return
+    report('idp_metadata_url', 'FIELD_INVALID', 'must be a URL with http or https')
+    return
+  }
   const refusal = /<!(?!--|\[CDATA\[)/.test(xml)
     ? 'must have no document type declaration'
     : ENTITY.exec(xml) === null
@@ -141,8 +145,7 @@ export const samlModule = defineModule({
     idp_metadata_url: text({
       description:
         'URL of the metadata of the identity provider, read when it is first needed and every hour; or idp_metadata.',
-      bytes: 2048,
-      form: 'url'
+      bytes: 2048
     }),
     idp_metadata: text({
       description: 'Metadata of the identity provider: XML with an EntityDescriptor; or idp_metadata_url.',
