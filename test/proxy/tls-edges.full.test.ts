@@ -217,6 +217,29 @@ t.test('mutual TLS: only certificates of the named authorities pass, and policie
   t.equal((await client(port, HOST, ca)).subject, 'CN=own', 'nothing asks for the end of TLS any more')
 })
 
+t.test(
+  'a backend of TLS gets TLS of its own where TLS ended at the edge, and that of the client elsewhere',
+  async (t) => {
+    const { sluice, port, ca } = await start(t)
+    await shows(sluice, ca, 'here', [HOST])
+    const own = await tlsServer(t, 'own', ca, ['inside.example.com', HOST])
+    const tls = { enabled: true, ca_pem: ca.pem, server_name: 'inside.example.com' }
+    const backend = await create(sluice, '/backends/static', { address: `127.0.0.1:${own.port}`, tls })
+    const edge = await create(sluice, '/edges/tls', {
+      hostports: [`${HOST}:443`],
+      backend: { backend_id: backend.id },
+      tls_termination: {}
+    })
+    const ended = await client(port, HOST, ca)
+    t.equal(ended.subject, 'CN=here')
+    t.equal(await ended.say('x'), 'own inside.example.com x')
+    await account(sluice)(`/edges/tls/${edge.id}/tls_termination`, { method: 'DELETE' })
+    const passed = await client(port, HOST, ca)
+    t.equal(passed.subject, 'CN=own')
+    t.equal(await passed.say('x'), `own ${HOST} x`)
+  }
+)
+
 t.test('an address that is not allowed gets no handshake', async (t) => {
   const { sluice, port, ca } = await start(t)
   await shows(sluice, ca, 'here', [HOST])
@@ -339,6 +362,9 @@ t.test(
     t.match(await askTls(port, 'a.example.com'), { status: 200 })
     const wild = await tlsEdge(sluice, own.port, {}, '*.b.example.com')
     t.equal((await client(port, 'a.b.example.com', ca, undefined, { rejectUnauthorized: false })).subject, 'CN=own')
+    const domain = await create(sluice, '/reserved_domains', { domain: HOST })
+    const kept = await ask(`/reserved_domains/${domain.id}`, { method: 'DELETE' })
+    t.match(kept, { status: 409, text: new RegExp(`IN_USE.*tls_edge ${edge}`) })
     t.match(await ask(`/edges/tls/${wild}`), { json: { hostports: ['*.b.example.com:443'] } })
   }
 )

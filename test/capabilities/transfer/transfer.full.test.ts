@@ -313,6 +313,13 @@ t.test('records that a document does not have stay, unless it prunes', async (t)
   t.match(await refused(imported(store, domain, { seal, prune: true })), [
     { code: 'IN_USE', path: ['records', 'https_edge', 0] }
   ])
+  const held = edited(document, ({ records }) =>
+    records.reserved_domain.push({ id: idOf('rd', 7), fields: { domain: 'db.example.com' } })
+  )
+  await imported(store, held, { seal })
+  t.match(await refused(imported(store, document, { seal, prune: true })), [
+    { code: 'IN_USE', path: ['records', 'tls_edge', 0] }
+  ])
   const bare = edited(document, (loose) => (loose.records = {}))
   const all = await imported(store, bare, { seal, prune: true })
   t.ok(all.records.length > 20 && all.records.every(({ change }) => change === 'deleted'))
@@ -390,7 +397,7 @@ t.test('an IP policy that is gone stays named by those that it protects', async 
   const document = await exported(from.store, { ...from, passphrase: PASSPHRASE })
   const to = await empty(t)
   const { warnings } = await imported(to.store, document, { ...to, passphrase: PASSPHRASE })
-  t.equal(warnings.length, 3)
+  t.equal(warnings.length, 4)
   t.equal(await clear(to), await clear(from))
 })
 
