@@ -63,6 +63,10 @@ const PROCESS = object({
     ...orNull(object({ rss: count, heap_used: count, external: count })),
     description: 'Bytes of the whole process, of the heap of its control thread, and of buffers outside of that.'
   },
+  waf: {
+    ...orNull(object({ rules: text, digest: text })),
+    description: 'Name, version and SHA-256 of the rules of its web application firewall; null: it has none.'
+  },
   workers: {
     ...orNull(listOf(WORKER)),
     description:
@@ -125,6 +129,10 @@ function shownProcess(state: ProcessState): ValueOf<typeof PROCESS> {
       numbers === null
         ? null
         : { rss: numbers.memory.rss, heap_used: numbers.memory.heapUsed, external: numbers.memory.external },
+    waf:
+      numbers === null || numbers.rules === null
+        ? null
+        : { rules: numbers.rules.signature, digest: numbers.rules.digest },
     workers: workers?.map(shownWorker) ?? null
   }
 }

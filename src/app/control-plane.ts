@@ -98,7 +98,7 @@ export async function openControlPlane(stage: ControlStage): Promise<OpenControl
     holder: foundation.holder,
     compile: { services, actions, persistentState: new PersistentState(), guests },
     ports: host.rehearsal === true ? noPorts : dataPlane.traffic.ports,
-    itself: ownNumbers(foundation),
+    itself: ownNumbers(foundation, policies.rules),
     ...(carriers === undefined ? {} : { replicas: carriers.pool, workers: () => carriers.workers() }),
     swapped: (snapshot) => {
       applied.at = clock.wall()

@@ -149,6 +149,8 @@ export interface ProcessNumbers {
   readonly loopDelay: { readonly p50: number; readonly p99: number; readonly max: number }
   /** Bytes: of the whole process (`rss`), and of the heap of the control thread. */
   readonly memory: { readonly rss: number; readonly heapUsed: number; readonly external: number }
+  /** Rules of the web application firewall, with their SHA-256; null without any. */
+  readonly rules: { readonly signature: string; readonly digest: string } | null
 }
 
 /** State of a process on the same store. */

@@ -514,6 +514,7 @@ t.test('processes show what they serve', async (t) => {
         connections: null,
         event_loop_delay_ms: null,
         memory: null,
+        waf: null,
         workers: []
       }
     ],

@@ -75,6 +75,11 @@ export const EXCHANGE = {
     logs: listOf({}, 'What log actions recorded.'),
     waf: WAF_RESULTS,
     signed_in: { ...flag, description: 'A certificate or the policy has verified who the client is.' },
+    waf_rules: {
+      ...orNull(object({ rules: text, digest: text })),
+      description:
+        'Name, version and SHA-256 of the rules of the web application firewall that examined it; null: none.'
+    },
     explanation: orNull(EXPLANATION),
     shadow: orNull(
       object({

@@ -1,3 +1,4 @@
+import { type RulesVersion, rulesVersionSlot } from '../../features/waf/rules.js'
 import type { Body, Outgoing } from '../../flow/exchange.js'
 import { type EntryFacts, type Flow, flowSlot } from '../../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
@@ -92,12 +93,19 @@ export function recordedExchange(
     explanation: null,
     waf: shownFirewall(flow),
     signedIn: isSignedIn(flow, connection),
+    rules: rulesOf(flow),
     shadow: noted?.shadow ?? null,
     repeats: noted?.repeats ?? null,
     hidden: [...read].filter((text) => text !== '')
   }
   if (noted?.explainer === undefined || flow === undefined) return recorded
   return { ...recorded, explanation: explanationIn(recorded, record, noted.explainer, sentUpstream) }
+}
+
+/** Returns the version as plain data; the flow holds all rules. */
+function rulesOf(flow: Flow | undefined): RulesVersion | undefined {
+  const rules = flow?.get(rulesVersionSlot)
+  return rules === undefined ? undefined : { signature: rules.signature, digest: rules.digest }
 }
 
 function bodiesOf({ requestBody, responseBody }: Noted, body: Outgoing, limit: number): RecordedExchange['bodies'] {

@@ -1,3 +1,4 @@
+import type { RulesVersion } from '../../features/waf/rules.js'
 import type { ConnectionFacts, RequestHead } from '../../flow/exchange.js'
 import { type EndpointFacts, type EntryFacts, Flow, flowSlot } from '../../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
@@ -93,6 +94,8 @@ export interface RecordedExchange {
   readonly signedIn?: boolean
   /** Redacted explanation; null if not requested. */
   readonly explanation: Explanation | null
+  /** Rules of the firewall that have examined it; undefined if none have, or an earlier version recorded it. */
+  readonly rules?: RulesVersion | undefined
   /** Different decision of a shadow; null if there was no shadow, or it agreed. */
   readonly shadow: ShadowedDecision | null
   /** Id of the exchange that this one repeats. */
@@ -228,7 +231,8 @@ export function exchangeSummary(recorded: RecordedExchange, baseUrl: string): Ex
 
 /** Returns the public form of an exchange: without values whose names look secret, and without vault values. */
 export function shownExchange(recorded: RecordedExchange, baseUrl: string): ExchangeView {
-  const { connection, client, request, upstream, response, tries, logs, bodies, explanation, hidden, shadow } = recorded
+  const { connection, client, request, upstream, response, tries, logs, bodies, explanation, hidden, rules, shadow } =
+    recorded
   const { tls } = connection
   const shown = {
     ...exchangeSummary(recorded, baseUrl),
@@ -260,6 +264,7 @@ export function shownExchange(recorded: RecordedExchange, baseUrl: string): Exch
     logs,
     waf: recorded.waf ?? [],
     signed_in: recorded.signedIn ?? false,
+    waf_rules: rules === undefined ? null : { rules: rules.signature, digest: rules.digest },
     explanation,
     shadow: shadow === null ? null : { ...shadow, uri: `${baseUrl}/shadows/${shadow.id}` }
   }

@@ -13,7 +13,7 @@ import { wafErrors, wafProblems } from './errors.js'
 import { compileExcludedIds, compileExclusions, Exclusions } from './exclusions.js'
 import { MAX_BODY, wafConfig } from './fields.js'
 import { type Inspected, inspectRequest, inspectResponse } from './inspection.js'
-import { wafRules } from './rules.js'
+import { rulesVersionSlot, wafRules } from './rules.js'
 
 /** Work that a message may take (steps), without its body and for each examined byte of it. */
 const WORK = { head: 30_000_000, perByte: 1_500 }
@@ -89,6 +89,8 @@ function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
     return () => undefined
   }
   const budget = WORK.head + WORK.perByte * bodyLimit
+  // Plans are made when the policy is, not at its first request.
+  source.current.plan(paranoia)
   let prepared: Prepared | undefined
   const prepare = (rules: RuleSet): Prepared => {
     const plan = rules.plan(paranoia)
@@ -101,6 +103,7 @@ function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
     const { plan, fixed, exclusions } = prepared
     const { digest } = current
     const transaction = new Transaction({ budget, fixed, removed: exclusions.removed })
+    flow.set(rulesVersionSlot, current)
     exclusions.apply(transaction, flow)
     const finish = (outcome: Inspected): Verdict | undefined => {
       if (typeof outcome === 'object') return outcome

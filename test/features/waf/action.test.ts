@@ -1,5 +1,6 @@
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
+import { buildRules } from '../../../src/features/waf/build-rules.js'
 import { FolderRules, wafRules } from '../../../src/features/waf/rules.js'
 import type { Flow } from '../../../src/flow/flow.js'
 import { provide } from '../../../src/policy/services.js'
@@ -10,7 +11,7 @@ import { writeRules } from './crs-like.js'
 const silent = { info: () => undefined, error: () => undefined }
 
 async function kitWithRules(t: Test): Promise<Kit> {
-  const rules = await FolderRules.open({ rules: writeRules(t.testdir()), skip_unknown: false }, silent)
+  const rules = await FolderRules.open({ rules: writeRules(t.testdir()), skip_unknown: false }, silent, buildRules)
   if (rules === undefined) throw new Error('no rules')
   t.teardown(() => rules.close())
   return new Kit('none', { more: [provide(wafRules, rules)] })

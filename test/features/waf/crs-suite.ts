@@ -71,11 +71,16 @@ SecAction "id:900999,phase:1,pass,nolog,\\
 `
 
 /** Reads and compiles the rules of the folder with the settings of the tests. */
-export async function compileSuiteRules(folder: string): Promise<RuleSet> {
+export function compileSuiteRules(folder: string): Promise<RuleSet> {
+  return compileCrs(folder, SETTINGS)
+}
+
+/** Reads and compiles the rules of the folder. `settings`: directives after those of the set-up file. */
+export async function compileCrs(folder: string, settings: string): Promise<RuleSet> {
   const { files, data, digest } = await readRuleFolder(folder)
   const [setup, ...rules] = files
   if (setup === undefined) throw new Error('the folder has no rules')
-  const source = readRuleSet([setup, { name: 'settings', text: SETTINGS }, ...rules])
+  const source = readRuleSet([setup, { name: 'settings', text: settings }, ...rules])
   return atOnce(RuleSet.compile(source, { digest, data: (name) => data.get(name) }))
 }
 

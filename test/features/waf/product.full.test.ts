@@ -1,7 +1,12 @@
+import { appendFileSync } from 'node:fs'
 import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { startSluice } from '../../helpers/sluice.js'
+import { buildRules } from '../../../src/features/waf/build-rules.js'
+import { asker } from '../../api/asking.js'
+import { startSluice, THREADS_SERVE } from '../../helpers/sluice.js'
+import { until } from '../../helpers/until.js'
 import { startRoute } from '../route.js'
 import { writeRules } from './crs-like.js'
 
@@ -79,3 +84,42 @@ t.test('responses are examined by the rules of the folder', async (t) => {
   const beyond = await start(t, policy, () => `${'a'.repeat(100_000)}<?php`)
   t.match(await beyond('/'), /^200 a{100000}<\?php$/, 'only the beginning is examined')
 })
+
+const needsNode = THREADS_SERVE ? false : 'Node older than 24 gives no socket to another thread'
+
+t.test(
+  'threads have the rules of the process, and records and processes show their version',
+  { skip: needsNode, timeout: 180_000 },
+  async (t) => {
+    const rules = writeRules(t.testdir())
+    const server = createServer((_, response) => response.end('ok')).listen(0, '127.0.0.1')
+    await new Promise((listening) => server.once('listening', listening))
+    t.teardown(() => server.close())
+    const { port: upstream } = server.address() as AddressInfo
+    const options = { WAF_RULES: rules, RECORDER_WHERE: 'res.status_code > 0' }
+    const sluice = await startSluice(t, { upstream: { port: upstream }, policy: POLICY, options, threads: 2 })
+    const status = async (path: string) => {
+      const { status } = await fetch(`http://127.0.0.1:${sluice.port}${path}`, { headers: { connection: 'close' } })
+      return status
+    }
+    const ask = asker('127.0.0.1', sluice.apiPort)
+    const read = async (path: string) => (await ask(path, { key: sluice.apiKey })).json
+    const version = async (): Promise<unknown> => (await read('/processes')).processes[0].waf
+    const { source, digest } = await buildRules(rules, { skip_unknown: false })
+    const first = { rules: source.signature, digest }
+    t.same(await version(), first)
+    for (let i = 0; i < 4; i++) t.equal(await status('/?q=%3Cscript%3E'), 403)
+    t.equal(await status('/?q=forbidden'), 200)
+    const recorded = (await read('/exchanges')).exchanges
+    t.equal(recorded.length, 5)
+    t.same((await read(`/exchanges/${recorded[0].id}`)).waf, first)
+    appendFileSync(
+      join(rules, 'rules', 'REQUEST-900.conf'),
+      '\nSecRule ARGS "@streq forbidden" "id:999001,phase:1,deny,msg:\'Word\',severity:\'CRITICAL\'"\n'
+    )
+    await sluice.line(({ msg }) => msg === 'the rules of the folder are read again')
+    t.not(((await version()) as typeof first).digest, digest)
+    await until(async () => (await status('/?q=forbidden')) === 403)
+    for (let i = 0; i < 4; i++) t.equal(await status('/?q=forbidden'), 403)
+  }
+)
