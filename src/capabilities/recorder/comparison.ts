@@ -19,6 +19,8 @@ export interface PastExchange {
   readonly request: RepeatedRequest | ImaginedRequest
   /** Response of the upstream; undefined if no upstream was contacted. */
   readonly answer: UpstreamStub | undefined
+  /** Status of the response of the upstream, also where the response itself is unknown; undefined if no upstream was contacted. */
+  readonly upstreamStatus: number | undefined
   /** It had a body, which is not known. */
   readonly isBodyMissing: boolean
   /** Secrets of it are not known. */
@@ -41,6 +43,7 @@ export function pastOf(recorded: RecordedExchange): PastExchange {
     at,
     request: { connection, entry, head: request, body, clientAddress: client.address, url: urlOf(recorded) },
     answer: answer === null ? undefined : { ...answer, body: bytesOf(bodies.response) },
+    upstreamStatus: answer?.status ?? (recorded.upstream === null ? undefined : recorded.response?.status),
     isBodyMissing: hasBody && body === undefined,
     isRedacted: false,
     decided: decisionText(decision),
@@ -60,6 +63,7 @@ export function pastOfArchive(archived: ArchivedExchange): PastExchange {
     at,
     request: body === undefined ? asked : { ...asked, body },
     answer: isForwarded && status !== 0 ? { status, headers: responseHeaders, body: undefined } : undefined,
+    upstreamStatus: isForwarded && status !== 0 ? status : undefined,
     isBodyMissing: false,
     isRedacted: true,
     decided,

@@ -173,7 +173,7 @@ function count(
   { scanners, networks }: { readonly scanners: ReadonlySet<string>; readonly networks: CidrSet }
 ): void {
   const { clientAddress } = past.request
-  const { status } = past.answer ?? {}
+  const { upstreamStatus: status } = past
   to.exchanges++
   to.clients.add(clientAddress)
   if (to.values.size < MAX_VALUES && value !== '') to.values.add(value)

@@ -42,14 +42,16 @@ export default function FirewallPage() {
 function Report() {
   const [limit, setLimit] = useState(LIMITS[0])
   const [propose, setPropose] = useState('likely')
-  const [trusted, trust] = useState('')
+  const [typed, type] = useState('')
+  const [asked, ask] = useState({ trusted: '', times: 0 })
   const [proved, prove] = useState(/** @type {Report | undefined} */ (undefined))
-  const request = () => ({ limit, propose, trusted: trusted.split(/[\s,]+/).filter((one) => one !== '') })
+  const trusted = asked.trusted.split(/[\s,]+/).filter((one) => one !== '')
+  const request = { limit, propose, trusted }
   const load = async () => {
     prove(undefined)
-    return await call('POST', '/waf/report', { ...request(), prove: false })
+    return await call('POST', '/waf/report', { ...request, prove: false }, { quiet: true })
   }
-  const { data, error, reload } = useLoad(load, [limit, propose])
+  const { data, error } = useLoad(load, [limit, propose, asked])
   const report = /** @type {Report | undefined} */ (proved ?? data)
   const lead = 'Rules of the firewall that match recorded requests, likely false positives first.'
   if (report?.rules === null)
@@ -61,7 +63,7 @@ function Report() {
       class="filters"
       onSubmit=${(/** @type {any} */ event) => {
         event.preventDefault()
-        reload()
+        ask({ trusted: typed, times: asked.times + 1 })
       }}
     >
       <${Field} label="Requests">
@@ -76,7 +78,7 @@ function Report() {
         </select>
       <//>
       <${Field} label="Trusted networks">
-        <input value=${trusted} maxlength="500" placeholder="10.0.0.0/8" spellcheck=${false} onInput=${(/** @type {any} */ event) => trust(event.target.value)} />
+        <input value=${typed} maxlength="500" placeholder="10.0.0.0/8" spellcheck=${false} onInput=${(/** @type {any} */ event) => type(event.target.value)} />
       <//>
       <button type="submit" class="primary">Report</button>
     </form>
@@ -85,7 +87,7 @@ function Report() {
       report === undefined
         ? error === undefined && html`<p class="wait" role="status">Loading …</p>`
         : html`<${Summary} report=${report} /><${Findings} report=${report} />
-            <${Proposals} report=${report} prove=${async () => prove(await call('POST', '/waf/report', request()))} />`
+            <${Proposals} report=${report} prove=${async () => prove(await call('POST', '/waf/report', request))} />`
     }
   <//>`
 }

@@ -1,10 +1,16 @@
+import { mkdtemp, rm } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { writeRules } from '../../features/waf/crs-like.js'
 import { account, create, site, visit } from '../../helpers/account.js'
 import { type RunningSluice, startSluice } from '../../helpers/sluice.js'
 
 const HOST = 'shop.localhost'
 const POLICY = `on_http_request:
+  - name: firewall
+    actions: [{ type: owasp-crs-request, config: { enforce: false } }]
   - name: no scripts
     expressions: ["req.url.path.startsWith('/admin')"]
     actions: [{ type: deny, config: { status_code: 403 } }]
@@ -18,7 +24,7 @@ const POLICY = `on_http_request:
           rate: 60s
           bucket_key: [conn.client_ip]
 `
-const PATHS = ['/', '/cart', '/images/shoe.png', '/search?q=shoe', '/admin/users', '/cart', '/products/42']
+const PATHS = ['/', '/cart', '/images/shoe.png', '/search?q=shoe', '/admin/users', '/search?q=%3Cscript%3E', '/products/42']
 const LONG_PATH = `/catalogue/${'a-long-name-of-a-thing/'.repeat(6)}?page=2&sort=price`
 
 interface Life {
@@ -45,7 +51,9 @@ export async function startBusyProduct(life: Life): Promise<BusyProduct> {
     upstream.close()
     upstream.closeAllConnections()
   })
-  const options = { OUTBOUND_ALLOW_PRIVATE: 'true', RECORDER_WHERE: 'true' }
+  const folder = await mkdtemp(join(tmpdir(), 'sluice-rules-'))
+  life.teardown(() => rm(folder, { recursive: true }))
+  const options = { OUTBOUND_ALLOW_PRIVATE: 'true', RECORDER_WHERE: 'true', WAF_RULES: writeRules(folder) }
   const { port } = upstream.address() as AddressInfo
   const sluice = await startSluice(life, { options, upstream: { port }, policy: POLICY })
   const ask = account(sluice)

@@ -62,12 +62,11 @@ function found({ client = '192.0.2.1', path = '/comments', status, rules }: Sent
   })
   const sums = { score: 5, threshold: 5, digest: 'd', omitted: 0 }
   const waf = [{ action: 'owasp-crs-request', owner: 'r1', path, decision, ...sums, rules: matches }]
-  const answer = status === undefined ? undefined : { status, headers: [], body: undefined }
   const request = { clientAddress: client } as Parameters<typeof examine>[0]['request']
   const facts = { id: null, at: 0, isBodyMissing: false, isRedacted: false, decided: undefined, isSignedIn: false }
   const judgement = { decision: '403 owasp-crs-request', reason: null, rule: null, isRefused: true }
   return examine(
-    { ...facts, request, answer, waf: [] },
+    { ...facts, request, answer: undefined, upstreamStatus: status, waf: [] },
     {
       judgement,
       explanation: { waf } as unknown as Parameters<typeof examine>[1]['explanation']
