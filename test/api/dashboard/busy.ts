@@ -24,7 +24,15 @@ const POLICY = `on_http_request:
           rate: 60s
           bucket_key: [conn.client_ip]
 `
-const PATHS = ['/', '/cart', '/images/shoe.png', '/search?q=shoe', '/admin/users', '/search?q=%3Cscript%3E', '/products/42']
+const PATHS = [
+  '/',
+  '/cart',
+  '/images/shoe.png',
+  '/search?q=shoe',
+  '/admin/users',
+  '/search?q=%3Cscript%3E',
+  '/products/42'
+]
 const LONG_PATH = `/catalogue/${'a-long-name-of-a-thing/'.repeat(6)}?page=2&sort=price`
 
 interface Life {

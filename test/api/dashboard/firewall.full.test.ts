@@ -7,7 +7,8 @@ import { boxFaults } from './boxes.js'
 import { dashboard, missing } from './browser.js'
 
 const BROWSER = { skip: missing, timeout: 90_000 }
-const POLICY = 'on_http_request: [{ name: firewall, actions: [{ type: owasp-crs-request, config: { enforce: false } }] }]\n'
+const POLICY =
+  'on_http_request: [{ name: firewall, actions: [{ type: owasp-crs-request, config: { enforce: false } }] }]\n'
 
 async function upstream(test: { teardown(end: () => void): void }) {
   const server = createServer((_, response) => response.end('here'))
@@ -21,7 +22,11 @@ async function upstream(test: { teardown(end: () => void): void }) {
 
 t.test('matches are listed, exclusions proposed and proved, and a request shows what matched', BROWSER, async (t) => {
   const options = { WAF_RULES: writeRules(t.testdir()) }
-  const { page, go, call, sluice, picture } = await dashboard(t, { upstream: await upstream(t), policy: POLICY, options })
+  const { page, go, call, sluice, picture } = await dashboard(t, {
+    upstream: await upstream(t),
+    policy: POLICY,
+    options
+  })
   await go('firewall')
   await page.getByRole('heading', { name: 'No rule matches' }).waitFor()
   for (const text of ['%3Cscript%3E', '%3Cscript+src', '1'])
@@ -29,7 +34,11 @@ t.test('matches are listed, exclusions proposed and proved, and a request shows 
   const report = page.getByRole('button', { name: 'Report' })
   await report.click()
   const row = page.getByRole('region', { name: 'Matches' }).getByRole('row').filter({ hasText: '941100' })
-  await row.filter({ hasText: 'ARGS:text' }).filter({ hasText: '/comments' }).getByText('possible', { exact: true }).waitFor()
+  await row
+    .filter({ hasText: 'ARGS:text' })
+    .filter({ hasText: '/comments' })
+    .getByText('possible', { exact: true })
+    .waitFor()
   await page.getByText('No match is a likely false positive').waitFor()
   await page.getByLabel('Trusted networks').fill('127.0.0.0/8')
   await report.click()
@@ -52,7 +61,11 @@ t.test('matches are listed, exclusions proposed and proved, and a request shows 
   const { exchanges } = (await call('/exchanges?where=exchange.waf_score%20%3E%200')).json
   await go(`traffic/${exchanges[0].id}`)
   const matched = page.getByRole('region', { name: 'Rules of owasp-crs-request that matched' })
-  await matched.getByRole('row').filter({ hasText: 'ARGS:text' }).filter({ hasText: 'urlDecodeUni, lowercase' }).waitFor()
+  await matched
+    .getByRole('row')
+    .filter({ hasText: 'ARGS:text' })
+    .filter({ hasText: 'urlDecodeUni, lowercase' })
+    .waitFor()
   t.same(await boxFaults(page), [])
 })
 

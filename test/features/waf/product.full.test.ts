@@ -112,7 +112,7 @@ t.test(
     t.equal(await status('/?q=forbidden'), 200)
     const recorded = (await read('/exchanges')).exchanges
     t.equal(recorded.length, 5)
-    t.same((await read(`/exchanges/${recorded[0].id}`)).waf, first)
+    t.same((await read(`/exchanges/${recorded[0].id}`)).waf_rules, first)
     appendFileSync(
       join(rules, 'rules', 'REQUEST-900.conf'),
       '\nSecRule ARGS "@streq forbidden" "id:999001,phase:1,deny,msg:\'Word\',severity:\'CRITICAL\'"\n'
