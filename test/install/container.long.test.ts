@@ -36,7 +36,10 @@ t.test(
     const script = `mount --bind "$0" "$0" && mount --bind "$0/data" "$0/data" && mount -o remount,ro,bind "$0" &&
       mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" &&
       exec setpriv --reuid=${user} --regid=${user} --clear-groups --bounding-set=-all,+sys_chroot --inh-caps=-all,+sys_chroot --ambient-caps=-all,+sys_chroot -- chroot "$0" "$@"`
-    const inside = (words: readonly string[]): [string, string[]] => ['unshare', ['--mount', 'sh', '-c', script, root, ...words]]
+    const inside = (words: readonly string[]): [string, string[]] => [
+      'unshare',
+      ['--mount', 'sh', '-c', script, root, ...words]
+    ]
     const env = {
       PATH: process.env.PATH ?? '',
       ...Object.fromEntries(variables.map((pair) => pair.split('=', 2) as [string, string])),

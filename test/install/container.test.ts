@@ -15,11 +15,7 @@ t.test('the image has two stages, a user without rights, a health check and a si
   t.equal(only(image, 'USER'), '65532:65532')
   t.equal(only(image, 'STOPSIGNAL'), 'SIGTERM')
   t.match(only(image, 'HEALTHCHECK'), /CMD \["\/usr\/bin\/sluice", "status", "--ready"\]$/)
-  t.same(
-    JSON.parse(only(image, 'ENTRYPOINT')),
-    ['/usr/bin/sluice'],
-    'no shell is between the signal and the process'
-  )
+  t.same(JSON.parse(only(image, 'ENTRYPOINT')), ['/usr/bin/sluice'], 'no shell is between the signal and the process')
   const variables = new Set(optionEntries().map(({ variable }) => variable))
   for (const [name = ''] of only(image, 'ENV').matchAll(/SLUICE_[A-Z_]+(?==)/g)) t.ok(variables.has(name), name)
 })

@@ -70,7 +70,10 @@ async function startUnit(t: Test, root: string, port: number, log: string, ...mo
 t.test(
   'the Debian package is installed, upgraded without a refused request, removed and purged',
   {
-    skip: (!ROOT && 'only root installs packages') || lacks('dpkg-deb', ['--version']) || lacks('unshare', ['--mount', 'true']),
+    skip:
+      (!ROOT && 'only root installs packages') ||
+      lacks('dpkg-deb', ['--version']) ||
+      lacks('unshare', ['--mount', 'true']),
     timeout: 900_000
   },
   async (t) => {

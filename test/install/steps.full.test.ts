@@ -9,19 +9,13 @@ import { projectFile } from '../helpers/files.js'
 import { until } from '../helpers/until.js'
 import { freePort } from '../proxy/free-port.js'
 import { heldSocket } from './held-socket.js'
+import { stepsBelow } from './pages.js'
 import { staged, withPackages } from './staged.js'
 
 const run = promisify(execFile)
 
 /** Folders of the machine that the steps write to; the test puts the root of a folder of its own before them. */
 const PLACES = /(?<![\w./$-])\/(opt|etc|usr\/local|var\/lib)\b/g
-
-/** Returns the commands of the first `sh` block below a heading of docs/install.md. */
-async function stepsBelow(heading: string): Promise<string> {
-  const page = await readFile(projectFile('docs/install.md'), 'utf8')
-  const section = page.slice(page.indexOf(`## ${heading}\n`))
-  return /```sh\n(.*?)```/s.exec(section)?.[1] ?? ''
-}
 
 /** Reads the values of a unit file under their names. */
 function unitOf(text: string): (name: string) => string[] {
