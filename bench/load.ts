@@ -1,4 +1,7 @@
 import { spawn } from 'node:child_process'
+import { mkdtempSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import autocannon from 'autocannon'
 import { findProgram } from './process.js'
 
@@ -87,5 +90,53 @@ async function withAutocannon({ url, connections, seconds, statusMayFail }: Load
     p50: result.latency.p50,
     p99: result.latency.p99,
     errors: result.errors + (statusMayFail ? 0 : result.non2xx)
+  }
+}
+
+/** Load with bodies. `upload`: size of the request's body (bytes). */
+interface BodyLoad {
+  readonly path: string
+  readonly connections: number
+  readonly seconds: number
+  readonly secure?: 'http/1.1' | 'h2' | undefined
+  readonly upload?: number | undefined
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-load-'))
+
+/** Keep-alive load of h2load, one request at a time on each connection, for some seconds. Loopback only. */
+export async function bodyLoad(port: number, { path, connections, seconds, secure, upload }: BodyLoad): Promise<Load> {
+  const file = join(folder, `upload-${upload}`)
+  if (upload !== undefined) writeFileSync(file, Buffer.alloc(upload, 'u'))
+  const protocol = secure === 'h2' ? [] : ['--h1']
+  // The windows of a client that is in no hurry would be what is measured.
+  const windows = secure === 'h2' ? ['-w24', '-W24'] : []
+  const data = upload === undefined ? [] : ['-d', file]
+  const url = `${secure === undefined ? 'http' : 'https'}://127.0.0.1:${port}${path}`
+  const args = [...protocol, ...windows, ...data, `-c${connections}`, '-m1', '-t1', `-D${seconds}`, url]
+  const pinned = findProgram('taskset') !== undefined
+  const child = spawn(pinned ? 'taskset' : 'h2load', pinned ? ['-c', '1', 'h2load', ...args] : args)
+  let output = ''
+  child.stdout.on('data', (chunk) => {
+    output += chunk
+  })
+  await new Promise((resolve, reject) => {
+    child.once('error', reject)
+    child.once('close', resolve)
+  })
+  const succeeded = /(\d+) done, (\d+) succeeded/.exec(output)
+  const codes = /status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx/.exec(output)
+  const took = /finished in ([\d.]+)(ms|s|us)/.exec(output)
+  const times = /time for request: +(\S+) +(\S+) +(\S+)/.exec(output)
+  if (succeeded === null || codes === null || took === null) throw new Error(`h2load said:\n${output}`)
+  const requests = Number(succeeded[2])
+  const bytes = Number(/traffic: .*?, .*?, .*?\((\d+)\) data/.exec(output)?.[1] ?? 0)
+  return {
+    requests,
+    seconds: Number(took[1]) * ({ us: 1e-6, ms: 1e-3, s: 1 }[took[2] ?? 's'] ?? 1),
+    bytes: upload === undefined ? bytes : requests * upload,
+    p50: Number.parseFloat(times?.[3] ?? 'NaN') * (times?.[3]?.endsWith('us') ? 1e-3 : times?.[3]?.endsWith('ms') ? 1 : 1e3),
+    p99: Number.NaN,
+    errors: Number(codes[2]) + Number(codes[3]) + Number(codes[4])
   }
 }

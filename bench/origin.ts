@@ -11,9 +11,15 @@ import { parentPort } from 'node:worker_threads'
 const SMALL = Buffer.from(
   `HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 102\r\n\r\n${'x'.repeat(101)}\n`
 )
-const MEGABYTE = Buffer.concat([
-  Buffer.from('HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: 1048576\r\n\r\n'),
-  Buffer.alloc(1_048_576, 'm')
+const large = (bytes: number): Buffer =>
+  Buffer.concat([
+    Buffer.from(`HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: ${bytes}\r\n\r\n`),
+    Buffer.alloc(bytes, 'm')
+  ])
+/** By the first bytes of the target. */
+const LARGE: ReadonlyMap<string, Buffer> = new Map([
+  ['/1mb', large(1_048_576)],
+  ['/64k', large(65_536)]
 ])
 const END = Buffer.from('\r\n\r\n')
 
@@ -21,11 +27,24 @@ const plain = createTcpServer((socket) => {
   socket.setNoDelay(true)
   socket.on('error', () => socket.destroy())
   let rest: Buffer = Buffer.alloc(0)
+  /** Bytes of the body that are still to come. */
+  let body = 0
   socket.on('data', (chunk: Buffer) => {
-    rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk])
+    const skipped = Math.min(body, chunk.length)
+    body -= skipped
+    if (skipped > 0 && body === 0) socket.write(SMALL)
+    if (skipped === chunk.length) return
+    rest = rest.length === 0 ? chunk.subarray(skipped) : Buffer.concat([rest, chunk.subarray(skipped)])
     for (let end = rest.indexOf(END); end !== -1; end = rest.indexOf(END)) {
-      socket.write(rest.subarray(4, 8).toString('latin1') === '/1mb' ? MEGABYTE : SMALL)
+      const isUpload = rest[0] === 0x50
+      if (!isUpload) socket.write(LARGE.get(rest.subarray(4, 8).toString('latin1')) ?? SMALL)
+      else body = Number(/\r\ncontent-length: *(\d+)/i.exec(rest.subarray(0, end).toString('latin1'))?.[1] ?? 0)
       rest = rest.subarray(end + 4)
+      if (!isUpload) continue
+      const came = Math.min(body, rest.length)
+      body -= came
+      rest = rest.subarray(came)
+      if (body === 0) socket.write(SMALL)
     }
   })
 })

@@ -2,6 +2,7 @@ import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { selfSigned } from '../src/lib/self-signed.js'
 import { findProgram, freePort, type Running, startProgram } from './process.js'
 import type { Scenario } from './scenarios.js'
 
@@ -23,6 +24,20 @@ const cpus = (threads: number) => (threads === 1 ? CPU : `0-${threads - 1}`)
 const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'))
 const here = (file: string) => fileURLToPath(new URL(file, import.meta.url))
 
+/** Files of a certificate for all: PEM of the chain, of the key, and of both. */
+const certificate = (async () => {
+  const { chain, privateKey } = await selfSigned('localhost', ['localhost'], Date.now())
+  const file = (name: string, text: string): string => {
+    writeFileSync(join(folder, name), text)
+    return join(folder, name)
+  }
+  return {
+    chain: file('cert.pem', chain),
+    key: file('key.pem', privateKey),
+    both: file('both.pem', `${chain}\n${privateKey}`)
+  }
+})()
+
 function lacks(program: string): string | undefined {
   return findProgram(program) === undefined ? `${program} is not installed` : undefined
 }
@@ -42,10 +57,13 @@ const passThrough: Peer = {
 const floor: Peer = {
   name: 'node:net floor',
   missing: () => undefined,
-  can: ({ policy, accessLog, refused }) => refused || (policy === undefined && !accessLog),
-  async start({ refused }, upstream) {
+  can: ({ policy, accessLog, refused, secure }) =>
+    secure !== 'h2' && (refused || (policy === undefined && !accessLog)),
+  async start({ refused, secure }, upstream) {
     const port = await freePort()
-    const args = [here('./floor.js'), refused ? 'refuse' : 'proxy', String(port), String(upstream)]
+    const { chain, key } = await certificate
+    const mode = refused ? 'refuse' : secure === undefined ? 'proxy' : 'tls'
+    const args = [here('./floor.js'), mode, String(port), String(upstream), chain, key]
     return { ...(await startProgram(process.execPath, args, port, { cpu: CPU })), port }
   }
 }
@@ -90,7 +108,8 @@ async function startBuild(
 const httpProxy: Peer = {
   name: 'http-proxy',
   missing: () => undefined,
-  can: ({ policy, accessLog }) => policy === undefined && !accessLog,
+  can: ({ policy, accessLog, secure, upload }) =>
+    policy === undefined && !accessLog && secure === undefined && upload === undefined,
   async start(_scenario, upstream) {
     const port = await freePort()
     const args = [here('./plain-http-proxy.js'), String(port), String(upstream)]
@@ -103,7 +122,8 @@ const nginx: Peer = {
   missing: () => lacks('nginx'),
   can: () => true,
   async start(scenario, upstream, threads = 1) {
-    const port = await freePort()
+    const [port, tlsPort] = [await freePort(), await freePort()]
+    const { chain, key } = await certificate
     const base = join(folder, `nginx-${port}`)
     mkdirSync(base)
     const limit =
@@ -120,17 +140,18 @@ const nginx: Peer = {
          access_log ${scenario.accessLog ? `${base}/access.log` : 'off'};
          client_body_temp_path ${base}/a; proxy_temp_path ${base}/b; fastcgi_temp_path ${base}/c;
          uwsgi_temp_path ${base}/d; scgi_temp_path ${base}/e;
-         keepalive_requests 100000000; client_body_buffer_size 2m; proxy_max_temp_file_size 0;
+         keepalive_requests 100000000; client_body_buffer_size 2m; client_max_body_size 0; proxy_max_temp_file_size 0;
          limit_req_zone $binary_remote_addr zone=all:10m rate=1000000r/s;
          limit_req_zone $binary_remote_addr zone=one:10m rate=1r/m;
          upstream origin { server 127.0.0.1:${upstream}; keepalive 256; keepalive_requests 100000000; }
-         server { listen 127.0.0.1:${port}; location / { ${limit} proxy_pass http://origin;
+         server { listen 127.0.0.1:${port}; listen 127.0.0.1:${tlsPort} ssl http2;
+           ssl_certificate ${chain}; ssl_certificate_key ${key}; location / { ${limit} proxy_pass http://origin;
            proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $http_host;
            proxy_set_header X-Forwarded-For $remote_addr; } }
        }`
     )
     const args = ['-p', base, '-c', join(base, 'nginx.conf')]
-    return { ...(await startProgram(findProgram('nginx') as string, args, port, { cpu: cpus(threads) })), port }
+    return { ...(await startProgram(findProgram('nginx') as string, args, port, { cpu: cpus(threads) })), port, tlsPort }
   }
 }
 
@@ -139,7 +160,8 @@ const haproxy: Peer = {
   missing: () => lacks('haproxy'),
   can: ({ accessLog }) => !accessLog,
   async start(scenario, upstream, threads = 1) {
-    const port = await freePort()
+    const [port, tlsPort] = [await freePort(), await freePort()]
+    const { both } = await certificate
     const file = join(folder, `haproxy-${port}.cfg`)
     const table = 'stick-table type ip size 100k expire 60s store http_req_rate(60s)\n  http-request track-sc0 src'
     const limit =
@@ -149,12 +171,13 @@ const haproxy: Peer = {
     writeFileSync(
       file,
       `global\n  nbthread ${threads}\n  maxconn 4096\ndefaults\n  mode http\n  timeout client 30s\n  timeout server 30s\n  timeout connect 5s
-  http-reuse always\nfrontend in\n  bind 127.0.0.1:${port}\n  option forwardfor\n  ${limit}\n  default_backend origin
+  http-reuse always\nfrontend in\n  bind 127.0.0.1:${port}\n  bind 127.0.0.1:${tlsPort} ssl crt ${both} alpn h2,http/1.1\n  option forwardfor\n  ${limit}\n  default_backend origin
 backend origin\n  server origin 127.0.0.1:${upstream}\n`
     )
     return {
       ...(await startProgram(findProgram('haproxy') as string, ['-db', '-f', file], port, { cpu: cpus(threads) })),
-      port
+      port,
+      tlsPort
     }
   }
 }
@@ -164,9 +187,15 @@ const caddy: Peer = {
   missing: () => lacks('caddy'),
   can: ({ policy, accessLog }) => policy === undefined && !accessLog,
   async start(_scenario, upstream) {
-    const port = await freePort()
+    const [port, tlsPort] = [await freePort(), await freePort()]
+    const { chain, key } = await certificate
     const file = join(folder, `caddy-${port}.json`)
     const handler = { handler: 'reverse_proxy', upstreams: [{ dial: `127.0.0.1:${upstream}` }] }
+    const usual = {
+      automatic_https: { disable: true },
+      protocols: ['h1', 'h2'],
+      routes: [{ handle: [handler] }]
+    }
     writeFileSync(
       file,
       JSON.stringify({
@@ -175,15 +204,17 @@ const caddy: Peer = {
         apps: {
           http: {
             servers: {
-              in: { listen: [`127.0.0.1:${port}`], automatic_https: { disable: true }, routes: [{ handle: [handler] }] }
+              in: { ...usual, listen: [`127.0.0.1:${port}`] },
+              secure: { ...usual, listen: [`127.0.0.1:${tlsPort}`], tls_connection_policies: [{ default_sni: 'localhost' }] }
             }
-          }
+          },
+          tls: { certificates: { load_files: [{ certificate: chain, key }] } }
         }
       })
     )
     const env = { GOMAXPROCS: '1', HOME: folder }
     const args = ['run', '--config', file]
-    return { ...(await startProgram(findProgram('caddy') as string, args, port, { cpu: CPU, env })), port }
+    return { ...(await startProgram(findProgram('caddy') as string, args, port, { cpu: CPU, env })), port, tlsPort }
   }
 }
 

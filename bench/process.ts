@@ -97,7 +97,8 @@ function ticks(pid: number): number {
   return Number(fields[11]) + Number(fields[12])
 }
 
-function children(pid: number): number[] {
+/** Processes that `pid` has started. */
+export function children(pid: number): number[] {
   return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number)
 }
 

@@ -1,3 +1,5 @@
+import { type IncomingMessage, request as plainRequest } from 'node:http'
+import { request as secureRequest } from 'node:https'
 import { join, resolve } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { argument } from './argument.js'
@@ -5,11 +7,12 @@ import { fileRows } from './files.js'
 import { halfLoad } from './half-load.js'
 import { http2Rows, http2Scenarios } from './http2.js'
 import { idleConnections } from './idle.js'
-import { type Load, load } from './load.js'
+import { bodyLoad, type Load, load } from './load.js'
 import { build, type Peer, peers } from './peers.js'
-import { cpuSeconds, residentMegabytes } from './process.js'
+import { cpuSeconds, findProgram, residentMegabytes } from './process.js'
 import { type Scenario, scenarios } from './scenarios.js'
 import { severalThreads } from './several-threads.js'
+import { systemCalls } from './system-calls.js'
 import { median, table } from './table.js'
 
 /**
@@ -17,20 +20,24 @@ import { median, table } from './table.js'
  * the machine's speed hits all of them. CPU comes from the kernel's accounting of the proxy's own processes.
  *
  * `npm run bench -- --workers N` measures Sluice, nginx and HAProxy with one thread and with N (Node 24).
- * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,latency,files,idle,h2,grpc] [--beside FOLDER]`; FOLDER holds the
- * `main.js` of another build of Sluice, which is measured too. `--connections N`: idle ones.
+ * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,upload,tls-download,h2-download,latency,files,idle,h2,grpc] [--beside FOLDER]`; FOLDER holds the
+ * `main.js` of another build of Sluice, which is measured too. `--connections N`: idle ones. `--calls`: count system calls of downloads and uploads.
  */
 interface Sample extends Load {
   readonly cpu: number
   readonly memory: number
 }
 
+/** Load before the first round (s). */
+const WARM_SECONDS = 4
 /** One short round of the scenarios that say most. */
 const quick = process.argv.includes('--quick')
 const rounds = Number(argument('rounds', quick ? '1' : '3'))
 const seconds = Number(argument('seconds', quick ? '1' : '3'))
 const only = argument('only', quick ? 'pass,policy' : '')
 const beside = argument('beside', '')
+/** Count the system calls of downloads and uploads too. */
+const calls = process.argv.includes('--calls')
 const workers = Number(argument('workers', '1'))
 const wanted = (name: string) => only === '' || only.split(',').includes(name)
 
@@ -62,6 +69,10 @@ async function main(): Promise<void> {
   let slowest = Number.POSITIVE_INFINITY
   for (const scenario of scenarios) {
     if (!wanted(scenario.name)) continue
+    if (scenario.bulk && findProgram('h2load') === undefined) {
+      console.log(`left out: ${scenario.title} (h2load is not installed)`)
+      continue
+    }
     const rates = await measure(
       scenario,
       present.filter((peer) => peer.can(scenario)),
@@ -102,46 +113,90 @@ async function check(peer: Peer, echo: number): Promise<void> {
 }
 
 /** The answer that the scenario is about, and no other, is what gets a figure. */
-async function checkAnswer(peer: Peer, port: number, { path, refused }: Scenario): Promise<void> {
+async function checkAnswer(peer: Peer, port: number, { path, refused, answer: expectedBytes, upload, secure }: Scenario): Promise<void> {
   const expected = refused ? 429 : 200
   let answer = ''
   // A limit lets the first ones pass.
   for (let asked = 0; asked < (refused ? 4 : 1); asked++) {
-    const response = await fetch(`http://127.0.0.1:${port}${path}`)
-    const { byteLength } = await response.arrayBuffer()
-    answer = `${response.status} with ${byteLength} bytes`
-    if (response.status === expected && (refused || byteLength === (path === '/1mb' ? 1_048_576 : 102))) return
+    const body = upload === undefined ? undefined : Buffer.alloc(upload)
+    const { status, bytes } = await askOnce(port, path, secure !== undefined, body)
+    answer = `${status} with ${bytes} bytes`
+    if (status === expected && (refused || bytes === expectedBytes)) return
   }
   throw new Error(`${peer.name} answers ${answer}`)
+}
+
+/** Asks once over HTTP/1.1. */
+function askOnce(
+  port: number,
+  path: string,
+  secure: boolean,
+  body: Buffer | undefined
+): Promise<{ status: number | undefined; bytes: number }> {
+  const asked = { host: '127.0.0.1', port, path, method: body === undefined ? 'GET' : 'POST', rejectUnauthorized: false }
+  return new Promise((resolve, reject) => {
+    const answered = (response: IncomingMessage): void => {
+      let bytes = 0
+      response.on('data', (chunk: Buffer) => {
+        bytes += chunk.length
+      })
+      response.on('end', () => resolve({ status: response.statusCode, bytes }))
+    }
+    const asking = secure ? secureRequest(asked, answered) : plainRequest(asked, answered)
+    asking.on('error', reject)
+    asking.end(body)
+  })
 }
 
 async function measure(scenario: Scenario, able: readonly Peer[], upstream: number): Promise<number[]> {
   console.log(`\n${scenario.title}: ${rounds} rounds of ${seconds} s, ${scenario.connections} connections`)
   const started = await Promise.all(able.map(async (peer) => ({ peer, running: await peer.start(scenario, upstream) })))
   const samples = new Map<string, Sample[]>(able.map(({ name }) => [name, []]))
-  for (const { peer, running } of started) await checkAnswer(peer, running.port, scenario)
-  for (const { running } of started) await load(running.port, scenario.path, scenario.connections, 2, scenario.refused)
+  const { path, connections, secure, upload, refused, bulk } = scenario
+  const portOf = ({ port, tlsPort = port }: (typeof started)[number]['running']) => (secure === undefined ? port : tlsPort)
+  const loaded = (running: (typeof started)[number]['running'], duration: number): Promise<Load> =>
+    bulk
+      ? bodyLoad(portOf(running), { path, connections, seconds: duration, secure, upload })
+      : load(running.port, path, connections, duration, refused)
+  for (const { peer, running } of started) await checkAnswer(peer, portOf(running), scenario)
+  for (const { running } of started) await loaded(running, WARM_SECONDS)
   for (let round = 0; round < rounds; round++) {
     for (const { peer, running } of started) {
       const pid = running.child.pid as number
       const before = cpuSeconds(pid)
-      const seen = await load(running.port, scenario.path, scenario.connections, seconds, scenario.refused)
+      const seen = await loaded(running, seconds)
       samples.get(peer.name)?.push({ ...seen, cpu: cpuSeconds(pid) - before, memory: residentMegabytes(pid) })
     }
   }
-  await Promise.all(started.map(({ running }) => running.stop()))
   report(scenario, samples)
+  if (bulk && calls && findProgram('strace') !== undefined) {
+    const size = upload ?? scenario.answer
+    await systemCalls(
+      started.map(({ peer, running }) => ({
+        name: peer.name,
+        pid: running.child.pid as number,
+        run: async () => {
+          const { requests } = await loaded(running, 1)
+          return { megabytes: (requests * size) / 2 ** 20, requests }
+        }
+      }))
+    )
+  }
+  await Promise.all(started.map(({ running }) => running.stop()))
   return [...samples.values()].map((all) => median(all.map((one) => one.requests / one.seconds)))
 }
 
 function report(scenario: Scenario, samples: ReadonlyMap<string, readonly Sample[]>): void {
   const cost = (all: readonly Sample[]) => median(all.map((one) => (one.cpu * 1e6) / one.requests))
-  const own = cost(samples.get('sluice') ?? [])
+  const own = samples.get('sluice') ?? []
+  /** Median of the ratios of rounds, because the machine's speed changes between them. */
+  const ratio = (all: readonly Sample[]) =>
+    median(all.map((one, i) => cost(own.slice(i, i + 1)) / cost([one])))
   const head = ['', 'CPU µs/req', 'sluice ÷', 'req/s', 'p50 ms', 'p99 ms', 'MB/CPU s', 'RSS MB', 'errors']
   const rows = [...samples].map(([name, all]) => [
     name,
     cost(all).toFixed(1),
-    (own / cost(all)).toFixed(2),
+    ratio(all).toFixed(2),
     median(all.map((one) => one.requests / one.seconds)).toFixed(0),
     median(all.map((one) => one.p50)).toFixed(2),
     median(all.map((one) => one.p99)).toFixed(2),

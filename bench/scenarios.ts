@@ -9,8 +9,14 @@ export interface Scenario {
   /** Policy of Sluice, as YAML. */
   readonly policy?: string | undefined
   readonly accessLog: boolean
-  /** Does the answer's size matter more than its number? */
+  /** Does the size of a body matter more than the number of requests? */
   readonly bulk: boolean
+  /** Protocol of the client over TLS. @default clear text */
+  readonly secure?: 'http/1.1' | 'h2'
+  /** Size of the request's body (bytes). @default no body */
+  readonly upload?: number
+  /** Size of the answer's body (bytes). */
+  readonly answer: number
 }
 
 const FIVE_RULES = `
@@ -43,12 +49,26 @@ on_http_request:
         config: { name: one, algorithm: sliding_window, capacity: 1, rate: 24h, bucket_key: [conn.client_ip] }
 `
 
-const plain = { path: '/', connections: 64, refused: false, accessLog: false, bulk: false }
+/** Sizes of bodies, and paths of the upstream for them. */
+const SIZES = [
+  { text: '1 MB', path: '/1mb', bytes: 1_048_576 },
+  { text: '64 KB', path: '/64k', bytes: 65_536 }
+]
+
+const plain = { path: '/', connections: 64, refused: false, accessLog: false, bulk: false, answer: 102 }
 
 export const scenarios: readonly Scenario[] = [
   { ...plain, name: 'pass', title: 'pass-through, 102 bytes' },
   { ...plain, name: 'log', title: 'pass-through with the access log on', accessLog: true },
   { ...plain, name: 'policy', title: 'five CEL rules and one limit', policy: FIVE_RULES },
   { ...plain, name: 'flood', title: 'a client over its limit: 429', policy: FLOOD, refused: true },
-  { ...plain, name: 'download', title: '1 MB downloads', path: '/1mb', connections: 16, bulk: true }
+  ...SIZES.flatMap(({ text, path, bytes }): Scenario[] => {
+    const down = { ...plain, path, connections: 16, bulk: true, answer: bytes }
+    return [
+      { ...down, name: 'download', title: `downloads of ${text}` },
+      { ...down, name: 'upload', title: `uploads of ${text}`, path: '/', upload: bytes, answer: 102 },
+      { ...down, name: 'tls-download', title: `downloads of ${text} over TLS`, secure: 'http/1.1' },
+      { ...down, name: 'h2-download', title: `downloads of ${text} over HTTP/2 and TLS`, secure: 'h2' }
+    ]
+  })
 ]

@@ -29,8 +29,10 @@ export function textOf(chunk: Buffer, from: number, to: number): string {
 
 /** Size of one read. */
 export const READ_BYTES = 65_536
+/** Size of one read of many bytes: half as many reads and writes, and TLS still writes it in one go (up to 160 KiB). */
+const BULK_BYTES = 2 * READ_BYTES
 /** Buffers of wires that expect many bytes. At most 2 MiB of them stay when none does. */
-const pool = new BufferPool(READ_BYTES, 32)
+const pool = new BufferPool(BULK_BYTES, 16)
 /** Text of one wire that waits for the end of the turn. */
 const MOST_TEXT = 8_192
 /** Wires that wait for it together: the first one must not wait for long. */
@@ -201,7 +203,7 @@ export class Wire implements ByteCounts, PieceLender {
 
   /** A part of the chunk at hand that stays valid. */
   keep(chunk: Buffer, from: number, to: number): Buffer {
-    if (this.#lends && chunk === this.#shared) return Buffer.from(chunk.subarray(from, to))
+    if (this.#shares(chunk)) return Buffer.from(chunk.subarray(from, to))
     if (chunk === this.#own?.bytes) this.#own.keep()
     return chunk.subarray(from, to)
   }
@@ -247,8 +249,23 @@ export class Wire implements ByteCounts, PieceLender {
     this.sendText()
     // A stream that is no socket may keep bytes after it has said that they are written.
     const written = this.#gathers ? source.lend(chunk) : undefined
-    if (written === undefined) this.stream.write(source.keep(chunk, from, to))
+    if (written === undefined && this.#gathers && source instanceof Wire && source.#shares(chunk)) {
+      this.#writeCopy(chunk, from, to)
+    } else if (written === undefined) this.stream.write(source.keep(chunk, from, to))
     else this.stream.write(from === 0 && to === chunk.length ? chunk : chunk.subarray(from, to), written)
+  }
+
+  /** Does the chunk lie in the buffer of all wires, into which another one reads next? */
+  #shares(chunk: Buffer): boolean {
+    return this.#lends && chunk === this.#shared
+  }
+
+  /** Sends a copy in a buffer that is used again. */
+  #writeCopy(chunk: Buffer, from: number, to: number): void {
+    const copy = pool.take()
+    chunk.copy(copy.bytes, 0, from, to)
+    this.stream.write(copy.bytes.subarray(0, to - from), copy.lend())
+    copy.leave()
   }
 
   /** Runs `then` when everything that was written has left, or will at the end of the turn. */
