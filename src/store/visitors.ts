@@ -1,5 +1,4 @@
 import { type RawBuilder, sql } from 'kysely'
-import { printable } from './queries.js'
 import type { Database, VisitorsTable, VisitsTable } from './tables.js'
 
 /** User of a login. Times: wall clock, milliseconds. */
@@ -34,7 +33,7 @@ export interface StoredVisit {
   readonly ends: number
 }
 
-/** Created sessions with their users, and when others were last used. */
+/** Created sessions with their users, and when others were last used. Texts must be storable. */
 interface VisitorNews {
   readonly begun: readonly {
     readonly visitor: Pick<StoredVisitor, 'id' | 'provider' | 'issuer' | 'user' | 'name' | 'email'>
@@ -73,10 +72,10 @@ export class Visitors {
           .values({
             id: visitor.id,
             provider: visitor.provider,
-            issuer: printable(visitor.issuer),
-            user_id: printable(visitor.user),
-            name: printable(visitor.name),
-            email: printable(visitor.email),
+            issuer: visitor.issuer,
+            user_id: visitor.user,
+            name: visitor.name,
+            email: visitor.email,
             created_at: at,
             seen_at: at,
             login_at: at
@@ -99,10 +98,10 @@ export class Visitors {
             visitor: id,
             by_user: visit.names[0],
             by_session: visit.names[1],
-            owner: printable(visit.owner),
-            url: printable(visit.url),
-            address: printable(visit.address),
-            agent: printable(visit.agent),
+            owner: visit.owner,
+            url: visit.url,
+            address: visit.address,
+            agent: visit.agent,
             begun: at,
             seen_at: at,
             ends: Math.trunc(visit.ends)

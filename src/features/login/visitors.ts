@@ -43,7 +43,7 @@ const LONGEST = 512
 /** Minimum interval between reports of a session's use (ms). */
 export const REPORT_EVERY = 60_000
 
-/** Prefixes of ids in the API. */
+/** Prefix of ids of users in the API. */
 const VISITOR_ID = 'au'
 /** Prefix of ids of sessions. */
 const VISIT_ID = 'as'
@@ -102,6 +102,7 @@ export class Visitors {
   }
 }
 
+/** Returns the beginning of a text in a form that every store keeps: no NUL, no half of a pair. */
 function short(text: string): string {
-  return text.slice(0, LONGEST)
+  return Buffer.from(text.slice(0, LONGEST).replaceAll('\0', '\u{fffd}')).toString()
 }
