@@ -7,6 +7,9 @@ import { until } from '../../../helpers/until.js'
 import { answering, RawUpstream } from '../../../helpers/upstream.js'
 import { type Product, startProduct } from './product.js'
 
+// An exit before the last test must not look like success.
+t.plan(2)
+
 const HOST = 'shared.example.com'
 const answer = (text: string) =>
   `on_http_request: [{ actions: [{ type: custom-response, config: { status_code: 200, body: "${text}" } }] }]`
@@ -105,3 +108,6 @@ t.test('the SDK joins a pool, and is refused where pooling is off', async (t) =>
   await session.close()
   await forwarding
 })
+
+// Threads of the SDK outlive their sessions and would hold the process.
+t.teardown(() => process.exit())
