@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { ControlError, controlErrors, RETRY_AFTER } from '../control/errors.js'
 import { type Coded, codeOf, defineErrors, type ErrorRow, type NgrokCode } from '../lib/errors.js'
+import { isObject } from '../lib/json.js'
 import { fieldErrors } from '../schema/errors.js'
 import type { Problem } from '../schema/field.js'
 
@@ -197,7 +198,10 @@ function ngrokCodeFor({ word, details }: ApiError, request: FastifyRequest): num
   const resource = request.found?.config.resource
   const field = details.field?.replace(/\[\d+\]$/, '')
   const found = NGROK_CODES.get(word)?.find(
-    (one) => (one.resource ?? resource) === resource && (one.field ?? field) === field
+    (one) =>
+      (one.resource ?? resource) === resource &&
+      (one.field ?? field) === field &&
+      (one.sent === undefined || (isObject(request.body) && request.body[one.sent] === true))
   )
   return found?.number
 }

@@ -83,7 +83,8 @@ function statusesOf({ status, otherStatuses = [] }: ErrorRow): string {
 function ngrokCodesOf({ ngrok = [] }: ErrorRow): string {
   return ngrok
     .map(
-      ({ number, resource, field }) => `${code(`ERR_NGROK_${number}`)} (${[resource, field].filter(Boolean).join('.')})`
+      ({ number, resource, field, sent }) =>
+        `${code(`ERR_NGROK_${number}`)} (${[resource, field].filter(Boolean).join('.')}${sent === undefined ? '' : ` with ${sent}`})`
     )
     .join(', ')
 }

@@ -72,6 +72,7 @@ export const controlErrors = defineErrors({
     help: 'Choose another value, or change the record that has it; the details name it.',
     ngrok: [
       { number: 413, resource: 'reserved_domain', field: 'domain' },
+      { number: 18016, resource: 'endpoint', field: 'url', sent: 'pooling_enabled' },
       { number: 18017, resource: 'endpoint', field: 'url' },
       { number: 7132, field: 'hostports' }
     ]

@@ -36,6 +36,8 @@ export interface NgrokCode {
   readonly resource?: string
   /** Field to blame, without the index of a list. @default any */
   readonly field?: string
+  /** Member of the body that is true. @default any body */
+  readonly sent?: string
 }
 
 /** Table entry of an error code. Both sentences appear in the reference documentation. */

@@ -48,6 +48,15 @@ const SITUATIONS: readonly Situation[] = [
     ]
   },
   {
+    number: 18016,
+    own: 'ALREADY_EXISTS',
+    status: 409,
+    requests: [
+      ['POST', '/endpoints', { type: 'cloud', url: 'https://a.test', traffic_policy: POLICY }],
+      ['POST', '/endpoints', { type: 'cloud', url: 'https://a.test', traffic_policy: POLICY, pooling_enabled: true }]
+    ]
+  },
+  {
     number: 18017,
     own: 'ALREADY_EXISTS',
     status: 409,
