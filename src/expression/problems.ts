@@ -118,7 +118,7 @@ function nearestPath(path: string, paths: Iterable<string>): string | undefined 
 }
 
 /** Result names of unsupported actions, for which no other action is suggested. */
-const UNPUBLISHED = new Set(['ai_gateway', 'saml'])
+const UNPUBLISHED = new Set(['ai_gateway'])
 
 /** `; did you mean x?`, or nothing. */
 export function pathHint(path: string, paths: Iterable<string>): string {

@@ -15,6 +15,7 @@ import { httpRequest } from './http-request/feature.js'
 import { ipRestriction } from './ip-restriction.js'
 import { jwt } from './jwt/feature.js'
 import { login } from './login/feature.js'
+import { samlResults } from './login/saml/module.js'
 import { rateLimit } from './rate-limit/feature.js'
 import { respond } from './respond.js'
 import { terminateTls } from './terminate-tls.js'
@@ -138,7 +139,10 @@ interface Switched {
 }
 
 /** Actions that are rejected by name. */
-const saml = defineUnsupported('saml', 'saml was never released; use openid-connect for single sign-on')
+const saml = defineUnsupported('saml', 'use the module saml of a route, or openid-connect', {
+  name: 'saml',
+  fields: samlResults
+})
 const aiGateway = defineUnsupported('ai-gateway', 'ai-gateway is retired and has no successor')
 
 const unsupported: readonly Action[] = [saml, aiGateway]

@@ -163,6 +163,8 @@ interface UnsupportedAction {
   readonly availability: 'unsupported'
   readonly type: string
   readonly reason: string
+  /** Results that a module of the route publishes in its place. */
+  readonly results?: ReadyAction['results']
 }
 
 /** An action that a rule can name: runnable, or rejected by name. */
@@ -174,8 +176,12 @@ export function defineAction<S extends TSchema>(action: Omit<ReadyAction<S>, 'av
 }
 
 /** Declares a known but unsupported action: documents that use it are rejected with `reason`. */
-export function defineUnsupported(type: string, reason: string): UnsupportedAction {
-  return { availability: 'unsupported', type, reason }
+export function defineUnsupported(
+  type: string,
+  reason: string,
+  results?: NonNullable<ReadyAction['results']>
+): UnsupportedAction {
+  return { availability: 'unsupported', type, reason, ...(results === undefined ? {} : { results }) }
 }
 
 /** Returns the actions of confined policies: unavailable ones are rejected by name with the reason. */
@@ -207,7 +213,7 @@ export const ERROR_RESULTS = {
 export function resultMeanings(actions: readonly Action[]): ReadonlyMap<string, string> {
   const meanings = new Map<string, string>()
   for (const action of actions) {
-    if (action.availability === 'unsupported' || action.results === undefined) continue
+    if (action.results === undefined) continue
     const root = `actions.service.${action.results.name}`
     meanings.set(root, `What the last run of ${action.type} left.`)
     for (const [field, [, meaning]] of Object.entries(action.results.fields)) {
@@ -226,7 +232,7 @@ export function resultMeanings(actions: readonly Action[]): ReadonlyMap<string, 
 export function resultsOf(actions: readonly Action[]): Readonly<Record<string, Readonly<Record<string, string>>>> {
   const results: Record<string, Record<string, string>> = {}
   for (const action of actions) {
-    if (action.availability === 'unsupported' || action.results === undefined) continue
+    if (action.results === undefined) continue
     const { name, fields } = action.results
     // Two actions may share a name: an alias publishes the results of its original.
     const types = Object.entries(fields).map(([field, [type]]) => [field, type])

@@ -66,11 +66,22 @@ t.test('users log in by metadata of a file, with a thread that reads the XML', a
   })
   const { json: whole } = await api('GET', `/edges/https/${edge}`)
   t.same((whole.routes as { saml: unknown }[])[0]?.saml, shown, 'the edge shows the same')
-  await put('response_headers', { add: { 'x-user': 'none' } })
+  const header = {
+    type: 'add-headers',
+    config: {
+      headers: {
+        'x-user': '${actions.service.saml.identity.email}',
+        'x-groups': "${actions.service.saml.identity.groups.join(',')}",
+        'x-mail': "${actions.ngrok.saml.attributes['email'][0]}"
+      }
+    }
+  }
+  await put('traffic_policy', { value: JSON.stringify({ on_http_request: [{ actions: [header] }] }) })
   const browser = new Browser(overNetwork)
   const page = await visit(browser, '/a/b?c=d')
   t.same([page.status, page.body, page.url], [200, 'the upstream', `${site}/a/b?c=d`])
   t.notOk(seen.at(-1)?.headers.cookie)
+  t.match(seen.at(-1)?.headers, { 'x-user': 'ann@example.com', 'x-groups': 'staff', 'x-mail': 'ann@example.com' })
   t.equal((await browser.once(`${site}/`)).status, 200, 'the session stays')
   says.attributes = { groups: ['guests'] }
   t.equal((await visit()).status, 403, 'another group')

@@ -10,6 +10,7 @@ import { defineModule } from '../../contract.js'
 import { createGate } from '../gate.js'
 import { loginSteps, longestSession, seconds, sessionOf } from '../module-parts.js'
 import type { Application, SamlProvider } from '../providers.js'
+import { userResults } from '../service.js'
 import { NAME_ID_FORMATS, querySigner } from './claims.js'
 import { consumerOf, LONGEST_METADATA } from './service-provider.js'
 
@@ -123,6 +124,13 @@ function toProvider(config: ProviderConfig, key: string | undefined): SamlProvid
     certificate: key === undefined ? '' : config.request_signing_certificate_pem
   }
 }
+
+/** Results of the module, which later rules of the route's policy can read. */
+export const samlResults = userResults({
+  'identity.groups': ['list<string>', 'Groups of the user.'],
+  'identity.current_session_id': ['string', 'Id of the session here.'],
+  attributes: ['map<string, list<string>>', 'Values of the attributes of the assertion by their names.']
+})
 
 /** Allows users who have logged in at an identity provider of SAML. */
 export const samlModule = defineModule({
