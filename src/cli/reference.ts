@@ -145,13 +145,20 @@ function codesOf(name: string): string[] {
   return all.length === 0 ? [] : [`[Codes](errors.md): ${codes(all)}.`, '']
 }
 
+/** Owners of modules, as the page of modules names them. */
+const MODULE_OWNERS = { https: 'routes of HTTPS edges', tcp: 'TCP edges', tls: 'TLS edges' } as const
+
+/** Joins names: `a`, `a and b`, `a, b and c`. */
+const listed = (names: readonly string[]) => names.join(', ').replace(/, ([^,]*)$/, ' and $1')
+
 function modulesPage(): string[] {
   const intro =
-    'Modules for routes of HTTPS edges and for TCP edges, beside the policy, in the order in which they process a request.'
-  const carriers = { https: moduleFields('https'), tcp: moduleFields('tcp') }
+    'Modules for routes of HTTPS edges, for TCP edges and for TLS edges, beside the policy, in the order in which they process a request.'
+  const fieldsOf = { https: moduleFields('https'), tcp: moduleFields('tcp'), tls: moduleFields('tls') }
   const lines = modules.flatMap(({ name, on }) => {
-    const places = on.map((carrier) => (carrier === 'https' ? 'routes of HTTPS edges' : 'TCP edges')).join(' and ')
-    const schema = (on.includes('https') ? carriers.https : carriers.tcp)[name]?.request as Schema | undefined
+    const places = listed(on.map((carrier) => MODULE_OWNERS[carrier]))
+    const [first] = on
+    const schema = (first === undefined ? undefined : fieldsOf[first][name]?.request) as Schema | undefined
     const fields = schema === undefined ? [] : fieldRows(schema, '')
     return [
       `## ${name}`,

@@ -29,6 +29,7 @@ function versionAtEdge(): Field<string> {
     ...version,
     description,
     initial: '',
+    request: Type.Unsafe({ ...version.request, description }),
     response: Type.Unsafe({ ...nullable(Type.String()), description }),
     present: (stored) => (stored === '' ? null : stored)
   })
