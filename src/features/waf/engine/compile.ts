@@ -1,3 +1,4 @@
+import { meetsNeeds } from '../../../lib/regex-needs.js'
 import type { Steps } from '../../../lib/slices.js'
 import type { Assignment, Control, Rule, RuleSetSource, VariableUse } from '../seclang/rule.js'
 import { PlaceError, RuleSetError } from '../seclang/rule.js'
@@ -147,10 +148,12 @@ function lastFormLink(parts: LinkParts): Link {
   const { targets, matcher, negated, chains, scope } = parts
   const chain = chains.at(-1) as number
   const mayMatch = negated ? undefined : matcher.mayMatch
+  const needs = negated ? undefined : matcher.needs
   return (transaction) => {
     const list = targets(transaction)
     const { items } = list
     if (items.length === 0) return false
+    if (needs !== undefined && !meetsNeeds(scope.characters(list, chain, transaction.meter), needs)) return false
     if (mayMatch !== undefined && items.length > 1) {
       if (!mayMatch(scope.joined(list, chain, transaction.meter), transaction)) return false
     }

@@ -12,6 +12,8 @@ import type { Transaction } from './transaction.js'
 export interface Matcher {
   /** Returns whether a value matches, before negation; keeps the match in TX if the rule captures. Throws `WorkExceeded`. */
   matches(text: string, transaction: Transaction): boolean
+  /** Characters that every match has, as `findNeeds` returns them; without any if undefined. */
+  readonly needs?: Int32Array | undefined
   /** Returns false if no value of a text joined by line breaks matches. Undefined if joined values cannot be tested. */
   readonly mayMatch?: ((joined: string, transaction: Transaction) => boolean) | undefined
 }
@@ -85,6 +87,7 @@ function compilePattern(argument: string, { place, captures, tables }: OperatorS
     matches: captures
       ? (value, transaction) => pattern.capture(value, transaction)
       : (value, transaction) => pattern.test(value, transaction),
+    needs: pattern.needs.length === 0 ? undefined : pattern.needs,
     mayMatch: pattern.joins ? (joined, transaction) => pattern.mayMatch(joined, transaction) : undefined
   }
 }

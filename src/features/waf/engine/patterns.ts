@@ -35,6 +35,11 @@ export class RulePattern {
     this.#joined = hasEnds ? new Automaton(program, { multiline: true, memory }) : this.#single
   }
 
+  /** Characters that every match has. */
+  get needs(): Int32Array {
+    return this.#program.needs
+  }
+
   /** Returns whether joined values can be tested. */
   get joins(): boolean {
     return this.#joined !== undefined

@@ -31,6 +31,8 @@ export class Target {
 export class TargetList {
   readonly items: readonly Target[]
   readonly joined: (string | undefined)[] = []
+  /** Characters of all values by the number of the transformation chain, as bits. */
+  readonly characters: (Int32Array | undefined)[] = []
 
   constructor(items: readonly Target[]) {
     this.items = items

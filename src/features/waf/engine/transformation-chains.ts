@@ -1,3 +1,4 @@
+import { addCharacters, BIT_WORDS } from '../../../lib/regex-needs.js'
 import type { Target, TargetList } from './target.js'
 
 /** Maps text of Latin-1 code units. */
@@ -56,6 +57,20 @@ export class TransformationChains {
     const after = transform(before)
     target.forms[chain] = after
     return after
+  }
+
+  /** Returns the characters of all values after a chain, as bits. Throws `WorkExceeded`. */
+  characters(list: TargetList, chain: number, meter: Meter): Int32Array {
+    const known = list.characters[chain]
+    if (known !== undefined) return known
+    const bits = new Int32Array(BIT_WORDS)
+    for (const target of list.items) {
+      const form = this.form(target, chain, meter)
+      meter.budget -= form.length
+      addCharacters(bits, form)
+    }
+    list.characters[chain] = bits
+    return bits
   }
 
   /** Returns all values after a chain, joined by line breaks. Throws `WorkExceeded`. */
