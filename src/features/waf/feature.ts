@@ -1,4 +1,5 @@
 import { addFirewallResult, type FirewallResult } from '../../flow/firewall.js'
+import { rulesVersionSlot } from '../../flow/rules-version.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import { messageOf } from '../../lib/errors.js'
 import { formatSize, parseSize } from '../../lib/units.js'
@@ -13,7 +14,7 @@ import { wafErrors, wafProblems } from './errors.js'
 import { compileExcludedIds, compileExclusions, Exclusions } from './exclusions.js'
 import { MAX_BODY, wafConfig } from './fields.js'
 import { type Inspected, inspectRequest, inspectResponse } from './inspection.js'
-import { rulesVersionSlot, wafRules } from './rules.js'
+import { wafRules } from './rules.js'
 
 /** Work that a message may take (steps), without its body and for each examined byte of it. */
 const WORK = { head: 30_000_000, perByte: 1_500 }

@@ -1,6 +1,5 @@
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { flowSlot } from '../../flow/flow.js'
 import { atOnce, Slices } from '../../lib/slices.js'
 import { serviceKey } from '../../policy/services.js'
 import type { WafOptions } from './build-rules.js'
@@ -24,15 +23,6 @@ interface FolderLog {
 
 /** Interval of the look for changes of the folder (ms). */
 const LOOK = 2_000
-
-/** Name and version of rules as they say, and SHA-256 of their files in hexadecimal. */
-export interface RulesVersion {
-  readonly signature: string
-  readonly digest: string
-}
-
-/** Version of the rules that have examined the exchange, for its record. */
-export const rulesVersionSlot = flowSlot<RulesVersion>('version of the rules of the firewall')
 
 /** Builds the rules of a folder. Rejects with `WAF_RULES_INVALID`. */
 export type RulesBuilder = (folder: string, options: Pick<WafOptions, 'skip_unknown'>) => Promise<BuiltRules>
