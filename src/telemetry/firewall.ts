@@ -4,8 +4,11 @@ import { isSensitive, REDACTED, redactText } from './redaction.js'
 
 /** Maximum number of rules that are shown of one action. */
 const MAX_RULES = 50
-/** Maximum length of a name and of a value (characters). */
+
+/** Maximum length of the name of a variable (characters). */
 const MAX_NAME = 128
+
+/** Maximum length of another text (characters). */
 const MAX_VALUE = 256
 
 /** A rule that matched, as it may be shown. */

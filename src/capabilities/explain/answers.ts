@@ -97,7 +97,7 @@ export const DECISION = object({
   by: orNull(object({ phase: text, rule: text, action: text }))
 })
 
-/** What the web application firewall found. */
+/** Results of the actions of the web application firewall. */
 export const WAF_RESULTS = listOf(
   object({
     action: text,

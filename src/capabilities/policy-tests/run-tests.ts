@@ -130,7 +130,7 @@ function differences(expect: Expectation, { decision, response, upstream, steps,
     expect.waf?.score,
     waf.reduce((sum, { score }) => sum + score, 0)
   )
-  same('waf.rules', idsOf(expect.waf?.rules), idsOf(matches.map(({ id }) => id)))
+  same('waf.rules', sortIds(expect.waf?.rules), sortIds(matches.map(({ id }) => id)))
   fieldDifferences('headers', expect.headers, response?.headers ?? [], found)
   if (expect.body !== undefined) textDifference('body', expect.body, response?.body ?? '', found)
   if (expect.upstream !== undefined) {
@@ -149,7 +149,7 @@ function differences(expect: Expectation, { decision, response, upstream, steps,
 }
 
 /** Returns each id once, in ascending order. */
-function idsOf(ids: readonly number[] | undefined): readonly number[] | undefined {
+function sortIds(ids: readonly number[] | undefined): readonly number[] | undefined {
   return ids && [...new Set(ids)].sort((a, b) => a - b)
 }
 

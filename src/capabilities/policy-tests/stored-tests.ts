@@ -49,7 +49,7 @@ export function policyTesting(parts: TestingParts = {}): PolicyTesting {
   const passed = new Set<string>()
   return async (stored) => {
     const digest = createHash('sha256')
-      .update(JSON.stringify([stored.policy, stored.tests, digestOf(parts.firewall)]))
+      .update(JSON.stringify([stored.policy, stored.tests, rulesDigest(parts.firewall)]))
       .digest('base64')
     if (passed.has(digest)) return []
     const problems = await testPolicy(stored, parts)
@@ -129,7 +129,7 @@ async function testPolicy(
   return await runCases(cases, bench, { slices: slice, now, ran })
 }
 
-function digestOf(firewall: Firewall | undefined): string | undefined {
+function rulesDigest(firewall: Firewall | undefined): string | undefined {
   return typeof firewall?.rules === 'object' ? firewall.rules.current.digest : undefined
 }
 

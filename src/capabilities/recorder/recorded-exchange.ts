@@ -88,7 +88,7 @@ export interface RecordedExchange {
   /** Output of `log` actions, redacted. */
   readonly logs: readonly unknown[]
   readonly bodies: { readonly request: RecordedBody | null; readonly response: RecordedBody | null }
-  /** What the web application firewall found, redacted; undefined in records of earlier versions. */
+  /** Results of the web application firewall, redacted; undefined in records of earlier versions. */
   readonly waf?: readonly ShownFirewallResult[]
   /** A certificate or the policy has verified who the client is. */
   readonly signedIn?: boolean

@@ -4,7 +4,7 @@ import { type ShownFirewallResult, shownValue } from '../../telemetry/firewall.j
 import { REDACTED } from '../../telemetry/redaction.js'
 import type { Decided } from '../recorder/comparer.js'
 import type { PastExchange } from '../recorder/comparison.js'
-import { placeOf } from './places.js'
+import { toPlace } from './places.js'
 
 /** Estimate whether a rule matched harmless requests. */
 export type Likelihood = 'likely' | 'possible' | 'unlikely'
@@ -36,7 +36,7 @@ export interface Finding {
   readonly reasons: readonly string[]
 }
 
-/** What the firewall found in one exchange. */
+/** Results of the firewall for one exchange. */
 export interface Examined {
   readonly past: PastExchange
   readonly isDenied: boolean
@@ -56,10 +56,12 @@ interface FoundMatch {
   readonly score: number
 }
 
-/** Rules on paths of a client from which it looks like a scanner. */
+/** Numbers of rules and paths from which a client looks like a scanner. */
 const SCANNER = { rules: 5, paths: 3 }
-/** Maximum number of findings and of shown values of each. */
+/** Maximum number of findings. */
 const MAX_FINDINGS = 5_000
+
+/** Maximum number of shown values of a finding. */
 const MAX_VALUES = 3
 
 /** Returns what the firewall found in an exchange: in the decision now, or in the recorded one if the exchange cannot be decided again. */
@@ -72,7 +74,7 @@ export function examine(past: PastExchange, { judgement, explanation }: Decided)
     isJudged,
     isDenied: results.some(({ decision }) => decision === 'deny' || decision === 'would_deny'),
     matches: results.flatMap((result) => {
-      const path = placeOf(result.path)
+      const path = toPlace(result.path)
       return result.rules.map(({ id, message, variable, value, score }) => {
         const key = JSON.stringify([result.owner, result.action, path, id, variable.toLowerCase()])
         return { key, result, path, rule: id, message, variable, value: shownValue(variable, value), score }
@@ -192,8 +194,10 @@ function toFinding(key: string, { first, clients, values, ...counts }: Gathering
   return { key, owner, action, path, rule, message, variable, ...facts, values: [...values], ...estimate(facts) }
 }
 
-/** Points from which a finding is likely or possible. */
+/** Points from which a false positive is likely. */
 const LIKELY = 3
+
+/** Points from which a false positive is possible. */
 const POSSIBLE = 1
 
 /** Estimates from counts how likely the matches are false positives. Each reason adds or takes points; see docs/waf.md. */
@@ -208,8 +212,8 @@ export function estimate(
     reasons.push(reason)
   }
   if (trusted > 0) add(3, `${trusted} of ${exchanges} from trusted networks`)
-  if (clients >= 3) add(2, `${clients} clients`)
-  else if (clients === 2) add(1, '2 clients')
+  if (clients >= 3) add(2, `${clients} different clients`)
+  else if (clients === 2) add(1, '2 different clients')
   const answered = accepted + rejected
   if (answered > 0) {
     const share = accepted / answered

@@ -18,9 +18,12 @@ import type { WafReport } from './answers.js'
 import { type Examined, examine, type Finding, type Findings, gatherFindings } from './findings.js'
 import { exclusionsYaml, type Proposal, propose, withExclusions } from './proposals.js'
 
-/** Maximum number of examined exchanges and of listed findings. */
+/** Maximum number of examined exchanges. */
 const MAX_EXCHANGES = 100_000
+
+/** Maximum number of listed findings. */
 const MAX_LISTED = 500
+
 /** Maximum number of trusted networks. */
 const MAX_TRUSTED = 100
 /** Maximum number of times that exclusions are withheld and the rest is tried again. */
@@ -178,13 +181,13 @@ export class FirewallReports {
     const withheld = new Map<string, Finding & { releases: number }>()
     for (let trial = 1; ; trial++) {
       const after = await this.#examine(past, this.#withAll(proposals, request.instead), slices)
-      const hostile = hostileOf(examined, proposals, findings.scanners)
+      const hostile = findHostile(examined, proposals, findings.scanners)
       const released = hostile.filter((at) => after[at]?.isJudged === true && after[at].isDenied === false)
       if (released.length === 0 || proposals.length === 0)
         return {
           proposals,
           withheld: withheldProposals([...withheld.values()]),
-          proof: proofOf(examined, after, hostile)
+          proof: toProof(examined, after, hostile)
         }
       const guilty = new Map<string, number>()
       for (const at of released)
@@ -239,7 +242,7 @@ export class FirewallReports {
 }
 
 /** Returns the indices of denied exchanges that look like attacks: of scanners, or with a score that reaches the threshold without excluded matches. */
-function hostileOf(
+function findHostile(
   examined: readonly Examined[],
   proposals: readonly Proposal[],
   scanners: ReadonlySet<string>
@@ -255,7 +258,7 @@ function hostileOf(
   })
 }
 
-function proofOf(
+function toProof(
   before: readonly Examined[],
   after: readonly Examined[],
   hostile: readonly number[]

@@ -4,7 +4,7 @@ const ID = /^(?:\d+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 const ANY = '*'
 
 /** Returns a path with `*` for segments that are ids, so that paths of one kind are one place. */
-export function placeOf(path: string): string {
+export function toPlace(path: string): string {
   return path
     .split('/')
     .map((segment) => (ID.test(segment) ? ANY : segment))
@@ -12,7 +12,7 @@ export function placeOf(path: string): string {
 }
 
 /** Returns a CEL condition that holds for requests to a place. */
-export function conditionOf(place: string): string {
+export function toCondition(place: string): string {
   const segments = place.split('/')
   if (!segments.includes(ANY)) return `req.url.path == ${quoted(place)}`
   const pattern = segments.map((segment) => (segment === ANY ? '[^/]+' : escaped(segment))).join('/')
@@ -34,7 +34,7 @@ const CUT = '…'
 const MAX_PREFIX = 100
 
 /** Returns the target of an exclusion for a variable; undefined if the rule examines no variable that can be exempt. */
-export function targetOf(variable: string): string | undefined {
+export function toTarget(variable: string): string | undefined {
   if (COMPUTED.test(variable)) return undefined
   const collection = WITH_MEMBERS.exec(variable)?.[0]
   if (collection === undefined) return variable

@@ -1,6 +1,6 @@
 import { changeActions } from '../policy-tests/mutants.js'
 import type { Finding } from './findings.js'
-import { conditionOf, targetOf } from './places.js'
+import { toCondition, toTarget } from './places.js'
 
 /** An exclusion of the actions `owasp-crs-request` and `owasp-crs-response`. */
 export interface Exclusion {
@@ -20,9 +20,12 @@ export interface Proposal {
   readonly findings: readonly Finding[]
 }
 
-/** Maximum number of exclusions of one proposal, and of rules and targets of one exclusion. */
+/** Maximum number of exclusions of one proposal. */
 const MAX_EXCLUSIONS = 100
+
+/** Maximum number of rules and of targets of one exclusion. */
 const MAX_ITEMS = 100
+
 /** Maximum length of a target (characters). */
 const MAX_TARGET = 256
 /** Thousands of the ids of rules that evaluate the score: without them nothing is denied. */
@@ -40,7 +43,7 @@ export function propose(findings: readonly Finding[]): Proposal[] {
   }
   return [...actions.values()].map((all) => {
     const { owner, action } = all[0] as Finding
-    const places = groupBy(all, ({ path, variable }) => (OF_ALL_PATHS.test(variable) ? '' : conditionOf(path)))
+    const places = groupBy(all, ({ path, variable }) => (OF_ALL_PATHS.test(variable) ? '' : toCondition(path)))
     const exclusions = [...places].flatMap(([when, here]) => exclusionsFor(when === '' ? {} : { when }, here))
     return { owner, action, exclusions: exclusions.slice(0, MAX_EXCLUSIONS), findings: all }
   })
@@ -50,24 +53,24 @@ function exclusionsFor(condition: Pick<Exclusion, 'when'>, findings: readonly Fi
   const targets = groupBy(findings, ({ variable }) => fittingTarget(variable) ?? '')
   const whole = [...(targets.get('') ?? [])]
   targets.delete('')
-  const byRules = groupBy([...targets], ([, of]) => JSON.stringify(rulesOf(of)))
+  const byRules = groupBy([...targets], ([, of]) => JSON.stringify(listRules(of)))
   const partly = [...byRules.values()].map((group) => ({
     ...condition,
-    rules: rulesOf((group[0] as (typeof group)[number])[1]),
+    rules: listRules((group[0] as (typeof group)[number])[1]),
     targets: group
       .map(([target]) => target)
       .sort()
       .slice(0, MAX_ITEMS)
   }))
-  return whole.length === 0 ? partly : [...partly, { ...condition, rules: rulesOf(whole) }]
+  return whole.length === 0 ? partly : [...partly, { ...condition, rules: listRules(whole) }]
 }
 
 function fittingTarget(variable: string): string | undefined {
-  const target = targetOf(variable)
+  const target = toTarget(variable)
   return target === undefined || target.length > MAX_TARGET ? undefined : target
 }
 
-function rulesOf(findings: readonly Finding[]): number[] {
+function listRules(findings: readonly Finding[]): number[] {
   return [...new Set(findings.map(({ rule }) => rule))].sort((a, b) => a - b).slice(0, MAX_ITEMS)
 }
 

@@ -40,7 +40,7 @@ const reportFirewall = defineRoute({
         signed_in: 7,
         values: ["it's -- fine"],
         likelihood: 'likely',
-        reasons: ['5 clients', 'the upstream accepted 7 of 7', '7 of 7 signed in']
+        reasons: ['5 different clients', 'the upstream accepted 7 of 7', '7 of 7 signed in']
       }
     ],
     omitted: 0,

@@ -130,7 +130,7 @@ function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
         addFirewallResult(flow, {
           ...found,
           get matches() {
-            return reported.filter(isFinding).flatMap(matchesOf)
+            return reported.filter(isFinding).flatMap(toMatches)
           }
         })
         if (decision === 'deny') {
@@ -185,7 +185,7 @@ function isFinding({ id, severity }: MatchedRule): boolean {
 }
 
 /** Returns a match for each value that the rule matched. Score that no value added belongs to the last one. */
-function matchesOf({ id, message, severity, score, variable, sources }: MatchedRule): FirewallResult['matches'] {
+function toMatches({ id, message, severity, score, variable, sources }: MatchedRule): FirewallResult['matches'] {
   const about = { id, message: shownText(message), severity }
   if (sources.length === 0) return [{ ...about, score, variable: shownText(variable), value: '', transformations: [] }]
   let rest = score

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { estimate, examine, gatherFindings } from '../../../src/capabilities/waf/findings.js'
-import { conditionOf, placeOf, targetOf } from '../../../src/capabilities/waf/places.js'
+import { toCondition, toPlace, toTarget } from '../../../src/capabilities/waf/places.js'
 import { exclusionsYaml, propose, withExclusions } from '../../../src/capabilities/waf/proposals.js'
 import { parseCidr } from '../../../src/lib/ip.js'
 import { Slices } from '../../../src/lib/slices.js'
@@ -20,30 +20,30 @@ t.test('clients, answers of the upstream and sign-in make a false positive likel
   t.equal(likelihood({ clients: 3, signedIn: 5, scanned: 5 }), 'unlikely')
   t.equal(likelihood({ trusted: 1 }), 'likely')
   t.same(estimate({ ...NO_COUNTS, clients: 4, accepted: 9, rejected: 1 }).reasons, [
-    '4 clients',
+    '4 different clients',
     'the upstream accepted 9 of 10'
   ])
 })
 
 t.test('paths with ids are one place, and its condition fits all of them', async (t) => {
-  t.equal(placeOf('/posts/123/notes'), '/posts/*/notes')
-  t.equal(placeOf('/u/0b6f1c1e-3c1c-4c1b-9d8f-0123456789ab'), '/u/*')
-  t.equal(placeOf('/v2/comments'), '/v2/comments')
-  t.equal(conditionOf('/comments'), "req.url.path == '/comments'")
-  t.equal(conditionOf("/it's\\"), "req.url.path == '/it\\'s\\\\'")
-  t.equal(conditionOf('/a.b/*/c'), "req.url.path.matches('^/a\\\\.b/[^/]+/c$')")
+  t.equal(toPlace('/posts/123/notes'), '/posts/*/notes')
+  t.equal(toPlace('/u/0b6f1c1e-3c1c-4c1b-9d8f-0123456789ab'), '/u/*')
+  t.equal(toPlace('/v2/comments'), '/v2/comments')
+  t.equal(toCondition('/comments'), "req.url.path == '/comments'")
+  t.equal(toCondition("/it's\\"), "req.url.path == '/it\\'s\\\\'")
+  t.equal(toCondition('/a.b/*/c'), "req.url.path.matches('^/a\\\\.b/[^/]+/c$')")
 })
 
 t.test('a target names the variable; numbers of lists and cut names become patterns', async (t) => {
-  t.equal(targetOf('ARGS:q'), 'ARGS:q')
-  t.equal(targetOf('ARGS:v2'), 'ARGS:v2')
-  t.equal(targetOf('ARGS:json.items.0.body'), 'ARGS:/^json\\.items\\.\\d+\\.body$/')
-  t.equal(targetOf('ARGS:list[12]'), 'ARGS:/^list\\[\\d+\\]$/')
-  t.equal(targetOf('ARGS:a b'), 'ARGS:/^a b$/')
-  t.equal(targetOf(`ARGS:${'a'.repeat(123)}…`), `ARGS:/^${'a'.repeat(100)}/`)
-  t.equal(targetOf('REQUEST_URI'), 'REQUEST_URI')
-  t.equal(targetOf('XML:/*'), 'XML:/*')
-  for (const none of ['', '&REQUEST_HEADERS:Host', 'TX:1', 'MATCHED_VAR']) t.equal(targetOf(none), undefined)
+  t.equal(toTarget('ARGS:q'), 'ARGS:q')
+  t.equal(toTarget('ARGS:v2'), 'ARGS:v2')
+  t.equal(toTarget('ARGS:json.items.0.body'), 'ARGS:/^json\\.items\\.\\d+\\.body$/')
+  t.equal(toTarget('ARGS:list[12]'), 'ARGS:/^list\\[\\d+\\]$/')
+  t.equal(toTarget('ARGS:a b'), 'ARGS:/^a b$/')
+  t.equal(toTarget(`ARGS:${'a'.repeat(123)}…`), `ARGS:/^${'a'.repeat(100)}/`)
+  t.equal(toTarget('REQUEST_URI'), 'REQUEST_URI')
+  t.equal(toTarget('XML:/*'), 'XML:/*')
+  for (const none of ['', '&REQUEST_HEADERS:Host', 'TX:1', 'MATCHED_VAR']) t.equal(toTarget(none), undefined)
 })
 
 interface Sent {
