@@ -128,7 +128,17 @@ function compileLink(link: Rule, number: number, head: Rule, scope: CompileScope
   const rule = { id: head.id, severity: report.severity }
   const matcher = compileOperator(operator, { place, captures, rule, tables: scope.tables, data: scope.data })
   const { transformations } = test
-  const parts = { targets, matcher, negated: operator.negated, chains, effect, scope: scope.chains, transformations }
+  const reports = head.report.logs
+  const parts = {
+    targets,
+    matcher,
+    negated: operator.negated,
+    chains,
+    effect,
+    scope: scope.chains,
+    transformations,
+    reports
+  }
   return test.multiMatch && chains.length > 1 ? eachFormLink(parts) : lastFormLink(parts)
 }
 
@@ -141,6 +151,8 @@ interface LinkParts {
   readonly effect: Effect | undefined
   readonly scope: TransformationChains
   readonly transformations: readonly string[]
+  /** The rule reports its matches. */
+  readonly reports: boolean
 }
 
 /** A link that tests values after all of its transformations. */
@@ -194,7 +206,7 @@ function matchTarget(target: Target, form: string, transaction: Transaction, lin
   const matched = form === target.value ? target : new Target(target.collection, target.member, form)
   transaction.matched = matched
   transaction.matchedAll.push(matched)
-  if (CHANGING.has(target.collection)) {
+  if (!link.reports || CHANGING.has(target.collection)) {
     effect?.(transaction)
     return
   }
