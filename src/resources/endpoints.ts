@@ -166,7 +166,7 @@ export const endpoint = defineResource({
 })
 
 /** Is this the id of a cloud endpoint, rather than that of a route or an edge? */
-function isCloudEndpoint(id: string): boolean {
+export function isCloudEndpoint(id: string): boolean {
   return id.startsWith(`${endpoint.idPrefix}_`)
 }
 
