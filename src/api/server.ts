@@ -6,6 +6,7 @@ import { CALLER_LIMITS } from '../lib/caller-limits.js'
 import type { Clock } from '../lib/clock.js'
 import { atMost } from '../lib/concurrency.js'
 import { WorkBudget } from '../lib/work-budget.js'
+import { aliases } from '../resources/registry.js'
 import type { Resource } from '../resources/resource.js'
 import { type Account, serving } from './calls.js'
 import { addDashboard, type CapabilityPage } from './dashboard/dashboard.js'
@@ -146,7 +147,9 @@ function addAccount(router: Router, account: AccountOptions, health: RouteGroup<
     ...groups,
     ...(dashboard ? [bindRoutes(sessionRoutes, service)] : [])
   ]
-  for (const resource of resources) {
+  const others = aliases.filter(({ of }) => resources.includes(of))
+  const named = others.map(({ alias, of }) => ({ ...alias, name: of.name }))
+  for (const resource of [...resources, ...named]) {
     addResourceRoutes(router, resource, control)
     addModuleRoutes(router, resource, control)
     addPartRoutes(router, resource, control)
@@ -157,7 +160,7 @@ function addAccount(router: Router, account: AccountOptions, health: RouteGroup<
   if (dashboard) addDashboard(router, pages)
   else redirectToDocs(router)
   addDescription(router, () =>
-    openApiDocument(resources, { baseUrl: baseUrl(), version, groups: [health, ...all], describesRecord })
+    openApiDocument([...resources, ...others.map(({ alias }) => alias)], { baseUrl: baseUrl(), version, groups: [health, ...all], describesRecord })
   )
 }
 

@@ -11,6 +11,7 @@ import { httpsEdge, httpsEdgeRoute, tcpEdge } from '../resources/edges.js'
 import { endpoint } from '../resources/endpoints.js'
 import { entryOf, namedHostports } from '../resources/entries.js'
 import { fileBackend } from '../resources/file-backend.js'
+import { reservedAddress } from '../resources/reserved-addresses.js'
 import type { RecordOf } from '../resources/resource.js'
 import { staticBackend } from '../resources/static-backend.js'
 import { tlsEdge } from '../resources/tls-edges.js'
@@ -29,6 +30,9 @@ import { recordsNaming } from './records.js'
 
 /** Uniqueness space of the names of reserved domains. */
 const DOMAIN_SPACE = 'domain'
+/** Uniqueness spaces of reserved addresses, and of the hosts and ports of edges and endpoints. */
+const ADDRESS_SPACE = 'reserved_addr'
+const HOSTPORT_SPACE = 'hostport'
 
 /** Returns the id of the reserved domain that covers a host: with its own name, otherwise the nearest wildcard above it. */
 export async function keeperOfHost(reader: StoreReader, host: string): Promise<string | undefined> {
@@ -46,6 +50,18 @@ export function mustNotServe({ kind, id, body }: ResourceRecord, edgeOn: (host: 
   if (kind !== reservedDomain.name) return
   const edge = edgeOn(String(body.domain))
   if (edge !== undefined) throw inUse({ kind, id }, [`${(entryOf(edge) ?? httpsEdge).name} ${edge}`])
+}
+
+/** Fails with `IN_USE` when an edge or cloud endpoint uses the reserved address that shall go. */
+export async function addressMustBeFree(reader: StoreReader, { kind, id, body }: ResourceRecord): Promise<void> {
+  if (kind !== reservedAddress.name) return
+  const user = await reader.keeperOf(HOSTPORT_SPACE, String(body.addr))
+  if (user !== undefined) throw inUse({ kind, id }, [`${user.kind} ${user.id}`])
+}
+
+/** Returns true if the account has reserved this host and port. */
+export async function isReservedAddress(reader: StoreReader, hostport: string): Promise<boolean> {
+  return (await reader.keeperOf(ADDRESS_SPACE, hostport)) !== undefined
 }
 
 /** Fails with `REF_NOT_FOUND` if a new host of an edge or a public cloud endpoint is not covered by a reserved domain. */

@@ -24,6 +24,7 @@ import { ControlError, controlErrors, inUse, notFound } from './errors.js'
 import { mustPassTests, type PolicyTesting } from './policy-tests.js'
 import { claimText, isShared, passOn } from './pooled-claims.js'
 import {
+  addressMustBeFree,
   hostsMustBeReserved,
   matchesMustBePossible,
   mustCarryBytes,
@@ -222,6 +223,7 @@ export class Draft {
   /** Deletes a record with its dependent records. Fails with `IN_USE`. */
   async remove(record: ResourceRecord): Promise<void> {
     mustNotServe(record, this.#parts.edgeOn)
+    await addressMustBeFree(this.tx, record)
     const doomed = await doomedWith(this.tx, this.#parts, record)
     // Recorded before the deletion: an event shows its record with its former children.
     for (const one of doomed) await this.#note(this.#resource(one.kind), one, undefined)

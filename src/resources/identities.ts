@@ -1,7 +1,9 @@
 import { described, flag, text, texts } from '../schema/fields.js'
+import type { RuleView } from '../schema/objects.js'
 import { owner } from '../schema/references.js'
 import { token } from '../schema/secrets.js'
 import { defineResource } from './resource.js'
+import { readSshPublicKey } from './ssh-key.js'
 
 /** Identity for programs. */
 export const botUser = defineResource({
@@ -15,6 +17,15 @@ export const botUser = defineResource({
     name: text({ description: 'For people.', bytes: 255, required: true, unique: 'bot_user_name' }),
     active: flag({ description: 'false: nothing that it owns opens anything.', default: true })
   }
+})
+
+/** The newer name of bot users: the same records, with the same ids. */
+export const serviceUser = defineResource({
+  ...botUser,
+  name: 'service_user',
+  description: 'The newer name of bot users: the same records at another path.',
+  path: '/service_users',
+  listKey: 'service_users'
 })
 
 /** Key for this API. */
@@ -32,6 +43,16 @@ export const apiKey = defineResource({
   }
 })
 
+function acl() {
+  return texts({
+    description:
+      'What may be bound: "bind:<domain | *.domain | host:port | key=value>", or "*" for everything; key and value may be "*". Empty: everything.',
+    item: 'A rule.',
+    form: 'acl_rule',
+    max: 100
+  })
+}
+
 /** Authtoken of an agent. */
 export const credential = defineResource({
   name: 'credential',
@@ -43,13 +64,39 @@ export const credential = defineResource({
   fields: {
     ...described,
     token: token('credential_token'),
-    acl: texts({
-      description:
-        'What may be bound: "bind:<domain | *.domain | host:port | key=value>", or "*" for everything; key and value may be "*". Empty: everything.',
-      item: 'A rule.',
-      form: 'acl_rule',
-      max: 100
+    acl: acl(),
+    owner_id: owner(botUser, 'The user or bot who owns it; only an administrator may name another.')
+  }
+})
+
+/** Stores the key in its canonical form. */
+function readKey({ body, given, report }: RuleView): void {
+  if (!given.has('public_key')) return
+  const key = readSshPublicKey(String(body.public_key))
+  if (key === undefined) report('public_key', 'FIELD_INVALID', 'must be one line of an authorized_keys file')
+  else body.public_key = `${key.algorithm} ${Buffer.from(key.blob).toString('base64')}`
+}
+
+/** SSH key of somebody who could open tunnels by ssh -R. */
+export const sshCredential = defineResource({
+  name: 'ssh_credential',
+  description:
+    'An SSH public key with the rules for what its holder may bind. Sluice has no SSH gateway: the key is kept and checked, and no tunnel of ssh -R opens with it; agents use credentials.',
+  path: '/ssh_credentials',
+  listKey: 'ssh_credentials',
+  idPrefix: 'sshcr',
+  events: 'ssh_public_key',
+  rules: [{ on: ['public_key'], check: readKey }],
+  fields: {
+    ...described,
+    public_key: text({
+      description: 'The key, one line of an authorized_keys file; kept without its comment.',
+      bytes: 16 * 1024,
+      required: true,
+      fixed: true,
+      unique: 'ssh_credential_key'
     }),
+    acl: acl(),
     owner_id: owner(botUser, 'The user or bot who owns it; only an administrator may name another.')
   }
 })

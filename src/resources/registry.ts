@@ -1,3 +1,4 @@
+import { abuseReport } from './abuse-reports.js'
 import { failoverBackend, httpResponseBackend, tunnelGroupBackend, weightedBackend } from './backends.js'
 import { certificateAuthority, tlsCertificate } from './certificates.js'
 import { agentIngress, reservedDomain } from './domains.js'
@@ -6,9 +7,10 @@ import { endpoint } from './endpoints.js'
 import { eventDestination } from './event-destinations.js'
 import { eventSubscription } from './event-subscriptions.js'
 import { fileBackend } from './file-backend.js'
-import { apiKey, botUser, credential } from './identities.js'
+import { apiKey, botUser, credential, serviceUser, sshCredential } from './identities.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from './ip-policies.js'
 import { tunnel, tunnelSession } from './live.js'
+import { reservedAddress } from './reserved-addresses.js'
 import type { Resource } from './resource.js'
 import { sshCertificateAuthority, sshHostCertificate, sshUserCertificate } from './ssh.js'
 import { staticBackend } from './static-backend.js'
@@ -21,12 +23,14 @@ export const resources: readonly Resource[] = [
   botUser,
   credential,
   apiKey,
+  sshCredential,
   ipPolicy,
   ipPolicyRule,
   ipRestriction,
   tlsCertificate,
   certificateAuthority,
   reservedDomain,
+  reservedAddress,
   agentIngress,
   sshCertificateAuthority,
   sshHostCertificate,
@@ -47,7 +51,13 @@ export const resources: readonly Resource[] = [
   eventSubscription,
   applicationUser,
   applicationSession,
+  abuseReport,
   tunnelSession,
   tunnel,
   endpoint
+]
+
+/** Other names of resources in the list: the API has their paths too; their records are those of `of`. */
+export const aliases: readonly { readonly alias: Resource; readonly of: Resource }[] = [
+  { alias: serviceUser, of: botUser }
 ]

@@ -88,6 +88,7 @@ export function defineResource<const F extends Fields>(definition: ResourceDefin
 
 /** Event nouns with descriptions. They are older than the resource names. */
 const NOUNS = {
+  abuse_report: 'An abuse report',
   agent_ingress: 'An agent ingress',
   api_key: 'An API key',
   backend: 'A backend',
@@ -108,7 +109,9 @@ const NOUNS = {
   site_file: 'The site file',
   ssh_certificate_authority: 'An SSH certificate authority',
   ssh_host_certificate: 'An SSH host certificate',
+  ssh_public_key: 'An SSH credential',
   ssh_user_certificate: 'An SSH user certificate',
+  tcp_address: 'A reserved address',
   tls_certificate: 'A TLS certificate',
   tunnel_credential: 'A tunnel credential',
   vault: 'A vault'
@@ -119,9 +122,6 @@ export const EVENT_NOUNS = Object.keys(NOUNS) as EventNoun[]
 
 /** First part of the type of an audit event, as in `vault_created.v0`. */
 export type EventNoun = keyof typeof NOUNS
-
-/** Event nouns known elsewhere whose resources do not exist here. */
-const ABSENT_NOUNS: readonly string[] = ['ssh_public_key', 'tcp_address']
 
 /** Events of traffic, agents, backend servers and guards of writes, which no resource causes. */
 const TRAFFIC: Readonly<Record<string, string>> = {
@@ -150,11 +150,6 @@ type Change = (typeof CHANGES)[number]
 /** Returns the event type of a change. */
 export function eventType(noun: EventNoun, change: Change): string {
   return `${noun}_${change}.v0`
-}
-
-/** Returns the noun if this event type belongs to a resource that this version does not have. */
-export function absentNoun(type: string): string | undefined {
-  return ABSENT_NOUNS.find((noun) => CHANGES.some((change) => type === `${noun}_${change}.v0`))
 }
 
 /** All event types for subscriptions, sorted. */

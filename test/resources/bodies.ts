@@ -129,6 +129,18 @@ export const bodies: Readonly<Record<string, Bodies>> = {
     change: { ...changed, acl: ['bind:tcp.example.com:20000'] }
   },
   api_key: { full: { ...described, owner_id: idOf('usr', 2) }, change: changed },
+  ssh_credential: {
+    full: { ...described, public_key: sshKey, acl: ['bind:*.example.com'], owner_id: idOf('bot') },
+    change: { ...changed, acl: ['*'] }
+  },
+  reserved_addr: {
+    full: { ...described, addr: 'tcp.example.com:20000', region: 'eu' },
+    change: { ...changed, endpoint_configuration_id: '' }
+  },
+  abuse_report: {
+    full: { metadata: '{"a":1}', urls: ['https://bad.example.com/a', 'http://bad.example.com/b'], status: 'PENDING' },
+    change: { metadata: '{"a":2}', status: 'PROCESSED' }
+  },
   endpoint: {
     full: {
       ...described,

@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 import type { Applied, OwnUnits } from '../../../control/apply.js'
-import { keeperOfHost } from '../../../control/record-rules.js'
+import { isReservedAddress, keeperOfHost } from '../../../control/record-rules.js'
 import { isInternal } from '../../../flow/flow.js'
 import { formatAuthority } from '../../../lib/host.js'
 import { isCloudEndpoint } from '../../../resources/endpoints.js'
@@ -142,6 +142,10 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
       const port = asked ?? (ports === undefined ? await freePort(host) : randomInt(ports.from, ports.to + 1))
       const base = `${PREFIX}tcp/${port}`
       const id = asked === undefined ? base : this.#freeId(base, wish)
+      if (asked === undefined && (await isReservedAddress(this.#parts.reader, formatAuthority(name, port)))) {
+        if (tries === MOST_TRIES) return { refused: 'no port is free for this endpoint' }
+        continue
+      }
       const expected = this.#parts.expected.get(id)
       if (!this.#open.has(id) && (expected === undefined || expected.credential === wish.grant.credential)) {
         const units = tcpUnits(id, { host: name, port }, wish)
