@@ -160,7 +160,12 @@ function addAccount(router: Router, account: AccountOptions, health: RouteGroup<
   if (dashboard) addDashboard(router, pages)
   else redirectToDocs(router)
   addDescription(router, () =>
-    openApiDocument([...resources, ...others.map(({ alias }) => alias)], { baseUrl: baseUrl(), version, groups: [health, ...all], describesRecord })
+    openApiDocument([...resources, ...others.map(({ alias }) => alias)], {
+      baseUrl: baseUrl(),
+      version,
+      groups: [health, ...all],
+      describesRecord
+    })
   )
 }
 

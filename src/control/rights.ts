@@ -3,6 +3,7 @@ import { ANY_HOST } from '../lib/host.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { POLICY_MODULE } from '../policy/record-policy.js'
 import { botUser } from '../resources/identities.js'
+import { aliases } from '../resources/registry.js'
 import { adminFields, type Operation, type Resource } from '../resources/resource.js'
 import { isUsableBy } from '../resources/vaults.js'
 import type { FilteredTraffic } from '../runtime/address-filter.js'
@@ -45,7 +46,6 @@ const PERSONAL: Rights = { ...SHARED, read: 'own', create: 'own', update: 'own',
  */
 export const MEMBER_RIGHTS: Readonly<Record<string, Rights>> = {
   bot_user: ADMINISTERED,
-  service_user: ADMINISTERED,
   credential: PERSONAL,
   api_key: PERSONAL,
   ssh_credential: PERSONAL,
@@ -144,7 +144,8 @@ export function rightsOf(
 
 /** Returns the rights of members to a resource. */
 export function memberRights({ name }: Pick<Resource, 'name'>): Rights {
-  return MEMBER_RIGHTS[name] ?? NOTHING
+  const same = aliases.find(({ alias }) => alias.name === name)?.of.name ?? name
+  return MEMBER_RIGHTS[same] ?? NOTHING
 }
 
 /** Returns the extent of the caller's right to this operation. */

@@ -6,13 +6,13 @@ import { defineResource } from './resource.js'
 /** Maximum number of URLs of a report. */
 const MAX_URLS = 100
 
-function hostOf(url: string): string | undefined {
+function parseHost(url: string): string | undefined {
   return /^https?:/i.test(url) && URL.canParse(url) ? new URL(url).hostname : undefined
 }
 
 function checkUrls({ body, report }: RuleView): void {
   for (const [index, url] of (body.urls as readonly string[]).entries()) {
-    if (hostOf(url) === undefined) report(`urls[${index}]`, 'FIELD_INVALID', 'must be an http or https URL')
+    if (parseHost(url) === undefined) report(`urls[${index}]`, 'FIELD_INVALID', 'must be an http or https URL')
   }
 }
 
@@ -27,7 +27,8 @@ const hostname = Type.Object(
 /** Report of abusive content: it is stored and announced by its event; people act on it. */
 export const abuseReport = defineResource({
   name: 'abuse_report',
-  description: 'A report of URLs with abusive content. It is stored and announced by its event; Sluice blocks nothing by itself.',
+  description:
+    'A report of URLs with abusive content. It is stored and announced by its event; Sluice blocks nothing by itself.',
   path: '/abuse_reports',
   listKey: 'abuse_reports',
   idPrefix: 'abrp',
@@ -49,7 +50,7 @@ export const abuseReport = defineResource({
       default: 'PENDING'
     }),
     hostnames: computed(Type.Array(hostname), 'Hosts of the reported URLs.', (_stored, _path, { body }) => {
-      const hosts = (body.urls as readonly string[]).map((url) => hostOf(url) ?? '')
+      const hosts = (body.urls as readonly string[]).map((url) => parseHost(url) ?? '')
       return [...new Set(hosts)].map((host) => ({ hostname: host, status: 'PENDING' }))
     })
   }

@@ -77,7 +77,7 @@ function readKey({ body, given, report }: RuleView): void {
   else body.public_key = `${key.algorithm} ${Buffer.from(key.blob).toString('base64')}`
 }
 
-/** SSH key of somebody who could open tunnels by ssh -R. */
+/** SSH public key with the names that its holder may bind. */
 export const sshCredential = defineResource({
   name: 'ssh_credential',
   description:

@@ -32,7 +32,7 @@ export class Pool<M> {
 }
 
 /** Returns the pool of entries of which there are several; undefined for fewer. */
-export function poolOf<M>(members: readonly M[], shareOf: (member: M) => number | undefined): Pool<M> | undefined {
+export function makePool<M>(members: readonly M[], shareOf: (member: M) => number | undefined): Pool<M> | undefined {
   const pooled = members.filter((member) => shareOf(member) !== undefined)
   return pooled.length < 2
     ? undefined
@@ -58,6 +58,6 @@ export function withPools<M extends Member>(members: readonly M[], urlOf: (membe
     if (known === undefined) same.set(urlOf(member), [member])
     else known.push(member)
   }
-  const pools = new Map(Array.from(same, ([url, all]) => [url, poolOf(all, ({ edge }) => edge.pool)]))
+  const pools = new Map(Array.from(same, ([url, all]) => [url, makePool(all, ({ edge }) => edge.pool)]))
   return alone.map((member) => ({ ...member, pool: member.edge.pool && pools.get(urlOf(member)) }))
 }

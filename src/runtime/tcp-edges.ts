@@ -6,7 +6,7 @@ import { compileModules, type ModuleCompilation } from './modules.js'
 import { siteNameOf } from './names.js'
 import type { HostPort, TcpEdgeUnit } from './plan.js'
 import { asKind, type UnitChange } from './plan-changes.js'
-import { type Pool, type Pooled, poolOf } from './pools.js'
+import { type Pool, type Pooled, makePool } from './pools.js'
 
 /** Compiled TCP edge. The object stays the same while its unit is unchanged. */
 export interface CompiledTcpEdge extends Pooled {
@@ -105,7 +105,7 @@ function including(edges: readonly CompiledTcpEdge[], edge: CompiledTcpEdge): re
 
 function* held(places: ReadonlyMap<string, readonly CompiledTcpEdge[]>): Generator<[string, Place]> {
   for (const [place, edges] of places) {
-    if (edges.length > 0) yield [place, { edges, pool: poolOf(edges, ({ pool }) => pool) }]
+    if (edges.length > 0) yield [place, { edges, pool: makePool(edges, ({ pool }) => pool) }]
   }
 }
 

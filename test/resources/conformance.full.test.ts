@@ -52,7 +52,8 @@ async function creation(t: Test, resource: Resource, { full }: Bodies) {
   for (const [name, field] of fieldsOf(resource)) {
     const written = Object.hasOwn(least, field.requestName(name)) || field.settable === 'never'
     if (!written && field.onCreate === undefined && field.kept && field.settable !== 'path') {
-      if (name !== 'extensions' && name !== 'addr' && !name.startsWith('valid_')) t.same(record.body[name], field.initial, name)
+      if (name !== 'extensions' && name !== 'addr' && !name.startsWith('valid_'))
+        t.same(record.body[name], field.initial, name)
     }
     if (!field.kept) t.notOk(Object.hasOwn(record.body, name), `${name} is not stored`)
   }
