@@ -135,7 +135,9 @@ export async function bodyLoad(port: number, { path, connections, seconds, secur
     requests,
     seconds: Number(took[1]) * ({ us: 1e-6, ms: 1e-3, s: 1 }[took[2] ?? 's'] ?? 1),
     bytes: upload === undefined ? bytes : requests * upload,
-    p50: Number.parseFloat(times?.[3] ?? 'NaN') * (times?.[3]?.endsWith('us') ? 1e-3 : times?.[3]?.endsWith('ms') ? 1 : 1e3),
+    p50:
+      Number.parseFloat(times?.[3] ?? 'NaN') *
+      (times?.[3]?.endsWith('us') ? 1e-3 : times?.[3]?.endsWith('ms') ? 1 : 1e3),
     p99: Number.NaN,
     errors: Number(codes[2]) + Number(codes[3]) + Number(codes[4])
   }

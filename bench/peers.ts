@@ -57,8 +57,7 @@ const passThrough: Peer = {
 const floor: Peer = {
   name: 'node:net floor',
   missing: () => undefined,
-  can: ({ policy, accessLog, refused, secure }) =>
-    secure !== 'h2' && (refused || (policy === undefined && !accessLog)),
+  can: ({ policy, accessLog, refused, secure }) => secure !== 'h2' && (refused || (policy === undefined && !accessLog)),
   async start({ refused, secure }, upstream) {
     const port = await freePort()
     const { chain, key } = await certificate
@@ -151,7 +150,11 @@ const nginx: Peer = {
        }`
     )
     const args = ['-p', base, '-c', join(base, 'nginx.conf')]
-    return { ...(await startProgram(findProgram('nginx') as string, args, port, { cpu: cpus(threads) })), port, tlsPort }
+    return {
+      ...(await startProgram(findProgram('nginx') as string, args, port, { cpu: cpus(threads) })),
+      port,
+      tlsPort
+    }
   }
 }
 
@@ -205,7 +208,11 @@ const caddy: Peer = {
           http: {
             servers: {
               in: { ...usual, listen: [`127.0.0.1:${port}`] },
-              secure: { ...usual, listen: [`127.0.0.1:${tlsPort}`], tls_connection_policies: [{ default_sni: 'localhost' }] }
+              secure: {
+                ...usual,
+                listen: [`127.0.0.1:${tlsPort}`],
+                tls_connection_policies: [{ default_sni: 'localhost' }]
+              }
             }
           },
           tls: { certificates: { load_files: [{ certificate: chain, key }] } }

@@ -113,7 +113,11 @@ async function check(peer: Peer, echo: number): Promise<void> {
 }
 
 /** The answer that the scenario is about, and no other, is what gets a figure. */
-async function checkAnswer(peer: Peer, port: number, { path, refused, answer: expectedBytes, upload, secure }: Scenario): Promise<void> {
+async function checkAnswer(
+  peer: Peer,
+  port: number,
+  { path, refused, answer: expectedBytes, upload, secure }: Scenario
+): Promise<void> {
   const expected = refused ? 429 : 200
   let answer = ''
   // A limit lets the first ones pass.
@@ -133,7 +137,13 @@ function askOnce(
   secure: boolean,
   body: Buffer | undefined
 ): Promise<{ status: number | undefined; bytes: number }> {
-  const asked = { host: '127.0.0.1', port, path, method: body === undefined ? 'GET' : 'POST', rejectUnauthorized: false }
+  const asked = {
+    host: '127.0.0.1',
+    port,
+    path,
+    method: body === undefined ? 'GET' : 'POST',
+    rejectUnauthorized: false
+  }
   return new Promise((resolve, reject) => {
     const answered = (response: IncomingMessage): void => {
       let bytes = 0
@@ -153,7 +163,8 @@ async function measure(scenario: Scenario, able: readonly Peer[], upstream: numb
   const started = await Promise.all(able.map(async (peer) => ({ peer, running: await peer.start(scenario, upstream) })))
   const samples = new Map<string, Sample[]>(able.map(({ name }) => [name, []]))
   const { path, connections, secure, upload, refused, bulk } = scenario
-  const portOf = ({ port, tlsPort = port }: (typeof started)[number]['running']) => (secure === undefined ? port : tlsPort)
+  const portOf = ({ port, tlsPort = port }: (typeof started)[number]['running']) =>
+    secure === undefined ? port : tlsPort
   const loaded = (running: (typeof started)[number]['running'], duration: number): Promise<Load> =>
     bulk
       ? bodyLoad(portOf(running), { path, connections, seconds: duration, secure, upload })
@@ -190,8 +201,7 @@ function report(scenario: Scenario, samples: ReadonlyMap<string, readonly Sample
   const cost = (all: readonly Sample[]) => median(all.map((one) => (one.cpu * 1e6) / one.requests))
   const own = samples.get('sluice') ?? []
   /** Median of the ratios of rounds, because the machine's speed changes between them. */
-  const ratio = (all: readonly Sample[]) =>
-    median(all.map((one, i) => cost(own.slice(i, i + 1)) / cost([one])))
+  const ratio = (all: readonly Sample[]) => median(all.map((one, i) => cost(own.slice(i, i + 1)) / cost([one])))
   const head = ['', 'CPU µs/req', 'sluice ÷', 'req/s', 'p50 ms', 'p99 ms', 'MB/CPU s', 'RSS MB', 'errors']
   const rows = [...samples].map(([name, all]) => [
     name,

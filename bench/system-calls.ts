@@ -37,12 +37,8 @@ export async function systemCalls(programs: readonly Traced[]): Promise<void> {
     const sum = (names: readonly string[]) => names.reduce((all, one) => all + (calls.get(one) ?? 0), 0)
     const all = [...calls.values()].reduce((one, other) => one + other, 0)
     const [reads, writes, waits] = [sum(READS), sum(WRITES), sum(['epoll_wait', 'epoll_pwait'])]
-    rows.push(
-      [reads, writes, waits, all - reads - writes - waits].reduce(
-        (row, count) => [...row, (count / megabytes).toFixed(1)],
-        [name, String(requests)]
-      )
-    )
+    const counts = [reads, writes, waits, all - reads - writes - waits]
+    rows.push([name, String(requests), ...counts.map((count) => (count / megabytes).toFixed(1))])
   }
   table(['system calls for each MB', 'requests', 'reads', 'writes', 'waits', 'other'], rows)
 }
