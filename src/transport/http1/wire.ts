@@ -317,7 +317,7 @@ export class Wire implements ByteCounts, PieceLender {
     else if (!this.#paused) this.stream.resume()
   }
 
-  /** What was read and not passed on is lost, as with a stream that was cut. */
+  /** Drops bytes that were read and not passed on, as a stream does that was cut. */
   #closed(): void {
     this.#late = undefined
     this.#owner.wireClosed()
