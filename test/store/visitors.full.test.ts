@@ -22,7 +22,13 @@ async function suite(t: Test, address: string): Promise<void> {
     }
   })
   await visitors.add({ begun: [entry(0, 'ann', 1_000), entry(1, 'ann', 2_000)], active: [] })
-  await visitors.add({ begun: [entry(2, 'bob', 3_000)], active: [{ session: 's0', at: 9_000 }, { session: 'x', at: 1 }] })
+  await visitors.add({
+    begun: [entry(2, 'bob', 3_000)],
+    active: [
+      { session: 's0', at: 9_000 },
+      { session: 'x', at: 1 }
+    ]
+  })
   await visitors.add({ begun: [entry(2, 'bob', 3_000)], active: [] })
   t.match(await visitors.visitors({ limit: 10 }), [
     { id: 'au_2', user: 'bob' },
@@ -32,7 +38,10 @@ async function suite(t: Test, address: string): Promise<void> {
     (await visitors.visits({ limit, before }, 5_000)).map(({ id }) => id)
   t.same(await ids(), ['as_a', 'as_Z', 'as_0'], 'in the order of bytes, newest first')
   t.same(await ids(1, 'as_a'), ['as_Z'])
-  t.same((await visitors.visits({ limit: 10 }, 5_000, 'au_2')).map(({ session }) => session), ['s2'])
+  t.same(
+    (await visitors.visits({ limit: 10 }, 5_000, 'au_2')).map(({ session }) => session),
+    ['s2']
+  )
   t.match(await visitors.visit('as_a', 5_000), { session: 's0', visitor: 'au_0', byUser: 'user ann', seen: 9_000 })
   t.equal(await visitors.visit('as_a', 1_000 + DAY), undefined, 'expired')
   await endedSessions.add([{ id: 's2', begun: 3_000, ends: DAY }])

@@ -6,7 +6,7 @@ import { type Identity, issue } from '../../resources/certificates.js'
 
 samlify.setSchemaValidator({ validate: async () => 'not validated by a schema here' })
 
-export const SHA256 = 'http://www.w3.org/2001/04/xmldsig-more#rsa-sha256'
+const SHA256 = 'http://www.w3.org/2001/04/xmldsig-more#rsa-sha256'
 const PERSISTENT = 'urn:oasis:names:tc:SAML:2.0:nameid-format:persistent'
 
 /** What a response says; the defaults are a right one. */
