@@ -54,7 +54,9 @@ export const RUNE_ANY_NOT_NL = 11
 /** Conditions of `EMPTY_WIDTH`. */
 export const BEGIN_LINE = 1
 export const END_LINE = 2
+/** Condition of `EMPTY_WIDTH` at the start of the text. */
 export const BEGIN_TEXT = 4
+/** Condition of `EMPTY_WIDTH` at the end of the text. */
 export const END_TEXT = 8
 export const BOUNDARY = 16
 export const NO_BOUNDARY = 32
