@@ -76,7 +76,7 @@ function parsed(text: string): unknown {
 }
 
 /** Formats a report: findings, proposed exclusions, proof. */
-export function reportLines(report: WafReport): string[] {
+function reportLines(report: WafReport): string[] {
   const { rules, exchanges, clients, from, to, matched, denied, findings, omitted } = report
   if (rules === null) return ['the process has no rules: unpack a release of the Core Rule Set and set waf.rules']
   if (exchanges === 0) return ['no recorded request matches; see sluice log']

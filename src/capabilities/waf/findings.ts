@@ -7,7 +7,7 @@ import type { PastExchange } from '../recorder/comparison.js'
 import { toPlace } from './places.js'
 
 /** Estimate whether a rule matched harmless requests. */
-export type Likelihood = 'likely' | 'possible' | 'unlikely'
+type Likelihood = 'likely' | 'possible' | 'unlikely'
 
 /** One rule on one path and variable, with the exchanges in which it matched. */
 export interface Finding {

@@ -25,8 +25,8 @@ export class WireDuplex extends Duplex implements WireOwner {
     wire.owner = this
     // Without a reader nothing is read from the socket.
     wire.pause()
-    if (wire.closed) process.nextTick(() => this.wireClosed())
-    else if (wire.ended) this.wireEnded()
+    if (wire.stream.destroyed) process.nextTick(() => this.wireClosed())
+    else if (wire.stream.readableEnded) this.wireEnded()
   }
 
   /** Its socket. */

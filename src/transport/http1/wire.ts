@@ -5,7 +5,7 @@ import { lostBytesOf, readAfterReset, readsAfterReset } from '../broken-writes.j
 import type { ByteCounts } from '../connection-facts.js'
 import { BufferPool, type LentBuffer } from '../lent-buffer.js'
 import { cut, ignore } from '../pipes.js'
-import { LateReads, readsIntoOwn, withOwnReads } from './own-reads.js'
+import { withOwnReads } from './own-reads.js'
 
 /** Reader of a wire. */
 export interface WireOwner {
@@ -72,8 +72,8 @@ const outbox = new Outbox()
 /**
  * One byte pipe with the least work per byte.
  *
- * A socket, with TLS or without, is read into one buffer that all wires of a side share, so that a read allocates nothing, an idle
- * connection holds no buffer, and node's readable stream is not in the way. Other pipes (tunnels, TLS to upstreams) are read as the
+ * A TCP socket is read into one buffer that all wires of a side share, so that a read allocates nothing, an idle
+ * connection holds no buffer, and node's readable stream is not in the way. Other pipes (TLS, tunnels) are read as the
  * streams they are.
  */
 export class Wire implements ByteCounts, PieceLender {
@@ -88,7 +88,6 @@ export class Wire implements ByteCounts, PieceLender {
   #own: LentBuffer | undefined = undefined
   #bulk = false
   #paused = false
-  #late: LateReads | undefined = undefined
   /** Written in this turn, and sent at its end. */
   #text = ''
 
@@ -96,32 +95,25 @@ export class Wire implements ByteCounts, PieceLender {
   constructor(pipe: Duplex, shared: Buffer, owner: WireOwner) {
     this.#owner = owner
     this.#shared = shared
-    const onread = {
+    const taken = withOwnReads(pipe, {
       buffer: () => this.#next(),
-      callback: (length: number, buffer: Uint8Array) => {
-        if (this.#paused || this.#late !== undefined) this.#hold(buffer as Buffer, length)
-        else this.#owner.received(buffer as Buffer, length)
+      callback: (length, buffer) => {
+        this.#owner.received(buffer as Buffer, length)
         return true
       }
-    }
-    const taken = withOwnReads(pipe, onread)
-    const lends = taken !== undefined || readsIntoOwn(pipe, onread)
-    this.#lends = lends
+    })
+    this.#lends = taken !== undefined
     this.#gathers = taken !== undefined || 'encrypted' in pipe
     this.#readsAfterReset = taken !== undefined && readsAfterReset(pipe)
     this.stream = taken ?? pipe
     const { stream } = this
-    if (!lends) stream.on('data', (chunk: Buffer) => this.#owner.received(chunk, chunk.length))
-    if (taken === undefined) stream.resume()
+    if (taken === undefined) {
+      stream.on('data', (chunk: Buffer) => this.#owner.received(chunk, chunk.length))
+      stream.resume()
+    }
     stream.on('drain', () => this.#owner.drained())
-    stream.on('end', () => {
-      if (this.#late === undefined) this.#owner.wireEnded()
-      else this.#late.ended = true
-    })
-    stream.on('close', () => {
-      if (this.#late?.ended === true) this.#late.closed = true
-      else this.#closed()
-    })
+    stream.on('end', () => this.#owner.wireEnded())
+    stream.on('close', () => this.#owner.wireClosed())
     // A break is heard as 'close'; without a listener an 'error' would end the process.
     stream.on('error', ignore)
     if (stream.destroyed) process.nextTick(() => this.#owner.wireClosed())
@@ -133,16 +125,6 @@ export class Wire implements ByteCounts, PieceLender {
 
   get paused(): boolean {
     return this.#paused
-  }
-
-  /** The other side has ended its direction, and its owner knows. */
-  get ended(): boolean {
-    return this.stream.readableEnded && this.#late === undefined
-  }
-
-  /** Nothing flows any more, and its owner knows or learns it now. */
-  get closed(): boolean {
-    return this.stream.destroyed && this.#late === undefined
   }
 
   /** More was written than the other side took; writing should wait for `drained`. */
@@ -197,13 +179,12 @@ export class Wire implements ByteCounts, PieceLender {
   resume(): void {
     if (!this.#paused) return
     this.#paused = false
-    if (this.#late === undefined) this.stream.resume()
-    else process.nextTick(this.#onLate)
+    this.stream.resume()
   }
 
   /** A part of the chunk at hand that stays valid. */
   keep(chunk: Buffer, from: number, to: number): Buffer {
-    if (this.#shares(chunk)) return Buffer.from(chunk.subarray(from, to))
+    if (this.#lends && chunk === this.#shared) return Buffer.from(chunk.subarray(from, to))
     if (chunk === this.#own?.bytes) this.#own.keep()
     return chunk.subarray(from, to)
   }
@@ -249,23 +230,8 @@ export class Wire implements ByteCounts, PieceLender {
     this.sendText()
     // A stream that is no socket may keep bytes after it has said that they are written.
     const written = this.#gathers ? source.lend(chunk) : undefined
-    if (written === undefined && this.#gathers && source instanceof Wire && source.#shares(chunk)) {
-      this.#writeCopy(chunk, from, to)
-    } else if (written === undefined) this.stream.write(source.keep(chunk, from, to))
+    if (written === undefined) this.stream.write(source.keep(chunk, from, to))
     else this.stream.write(from === 0 && to === chunk.length ? chunk : chunk.subarray(from, to), written)
-  }
-
-  /** Does the chunk lie in the buffer of all wires, into which another one reads next? */
-  #shares(chunk: Buffer): boolean {
-    return this.#lends && chunk === this.#shared
-  }
-
-  /** Sends a copy in a buffer that is used again. */
-  #writeCopy(chunk: Buffer, from: number, to: number): void {
-    const copy = pool.take()
-    chunk.copy(copy.bytes, 0, from, to)
-    this.stream.write(copy.bytes.subarray(0, to - from), copy.lend())
-    copy.leave()
   }
 
   /** Runs `then` when everything that was written has left, or will at the end of the turn. */
@@ -296,31 +262,6 @@ export class Wire implements ByteCounts, PieceLender {
   cut(): void {
     this.sendText()
     cut(this.stream)
-  }
-
-  #hold(chunk: Buffer, length: number): void {
-    this.#late ??= new LateReads()
-    this.#late.push(chunk, length)
-  }
-
-  readonly #onLate = (): void => {
-    const late = this.#late
-    if (late === undefined) return
-    while (late.pending && !this.#paused) {
-      const piece = late.shift() as Buffer
-      this.#owner.received(piece, piece.length)
-    }
-    if (late.pending || this.#late !== late) return
-    this.#late = undefined
-    if (late.ended) this.#owner.wireEnded()
-    if (late.closed) this.#owner.wireClosed()
-    else if (!this.#paused) this.stream.resume()
-  }
-
-  /** Drops bytes that were read and not passed on, as a stream does that was cut. */
-  #closed(): void {
-    this.#late = undefined
-    this.#owner.wireClosed()
   }
 
   /** Returns the buffer for the next read. */
