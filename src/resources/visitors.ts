@@ -1,5 +1,5 @@
 import Type from 'typebox'
-import { kept, keptText, keptTextOrNull } from '../schema/fields.js'
+import { kept, keptText, keptTextOrNull, keptTime } from '../schema/fields.js'
 import { liveRef } from './live.js'
 import { defineResource } from './resource.js'
 
@@ -67,8 +67,8 @@ export const applicationUser = defineResource({
     username: keptTextOrNull('Always null: the same as provider_user_id or email.'),
     email: keptTextOrNull('Address of the user.'),
     name: keptTextOrNull('Name of the user.'),
-    last_active: keptText('Last request (RFC 3339), to a minute.'),
-    last_login: keptText('Last login (RFC 3339).')
+    last_active: keptTime('Last request (RFC 3339), to a minute.'),
+    last_login: keptTime('Last login (RFC 3339).')
   }
 })
 
@@ -84,8 +84,8 @@ export const applicationSession = defineResource({
     public_url: keptText('Scheme, host and port of the site.'),
     browser_session: kept<BrowserSession | null>(browserSession, null, 'The browser of the login.'),
     application_user: liveRef('The user.'),
-    last_active: keptText('Last request (RFC 3339), to a minute.'),
-    expires_at: keptText('When the session ends at the latest (RFC 3339).'),
+    last_active: keptTime('Last request (RFC 3339), to a minute.'),
+    expires_at: keptTime('When the session ends at the latest (RFC 3339).'),
     endpoint: liveRef('The endpoint whose policy asked for the login.'),
     edge: liveRef('The edge of the route.'),
     route: liveRef('The route that asked for the login.')

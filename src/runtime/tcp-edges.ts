@@ -6,7 +6,7 @@ import { compileModules, type ModuleCompilation } from './modules.js'
 import { siteNameOf } from './names.js'
 import type { HostPort, TcpEdgeUnit } from './plan.js'
 import { asKind, type UnitChange } from './plan-changes.js'
-import { type Pool, type Pooled, makePool } from './pools.js'
+import { makePool, type Pool, type Pooled } from './pools.js'
 
 /** Compiled TCP edge. The object stays the same while its unit is unchanged. */
 export interface CompiledTcpEdge extends Pooled {

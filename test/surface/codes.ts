@@ -15,6 +15,8 @@ const FOREIGN = [
   /^(METH_GET|LOCALHOST|SERVERID|DENY)$/,
   // What `domains verify` prints beside a record of DNS that has to change.
   /^WRONG$/,
+  // SAML, the attribute of its references, and states of abuse reports.
+  /^(SAML|URI|PENDING|PROCESSED|PARTIALLY_PROCESSED)$/,
   // What node and OpenSSL say of certificates, and the alerts of TLS.
   /^(CERT|INVALID_CA|INVALID_PURPOSE|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO)(_|$)/,
   /^(PROTOCOL_VERSION|HANDSHAKE_FAILURE|UNKNOWN_CA|ACCESS_DENIED|UNSUPPORTED_CERTIFICATE|NO_CERTIFICATE|BAD_CERTIFICATE)$/,

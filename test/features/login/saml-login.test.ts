@@ -52,15 +52,21 @@ async function stage(t: Test, { config = {}, secrets = {}, said = {}, readSaml: 
   const says: { -readonly [K in keyof Said]?: Said[K] } = { ...said }
   const login: Send = async (_method, url) => {
     const now = stand.clock.wall()
-    const { request, consumer, SAMLResponse, RelayState } = await idp.answers(url.href, await metadata(), { now, ...says })
+    const { request, consumer, SAMLResponse, RelayState } = await idp.answers(url.href, await metadata(), {
+      now,
+      ...says
+    })
     sent.push({ url, request })
     const body = `<form method="post" action="${consumer}"><input type="hidden" name="SAMLResponse" value="${SAMLResponse}"><input type="hidden" name="RelayState" value="${RelayState}"></form>`
     return { status: 200, headers: {}, body }
   }
   const browser = () =>
-    new Browser((method, url, headers, body) => (url.hostname === HOST ? stand.send : login)(method, url, headers, body))
+    new Browser((method, url, headers, body) =>
+      (url.hostname === HOST ? stand.send : login)(method, url, headers, body)
+    )
   /** From a page of the site to the form of the identity provider. */
-  const begin = async (one: Browser, path = '/'): Promise<Answer & { readonly url: string }> => one.visit(`${SITE}${path}`)
+  const begin = async (one: Browser, path = '/'): Promise<Answer & { readonly url: string }> =>
+    one.visit(`${SITE}${path}`)
   const post = (one: Browser, response: string, state = '') =>
     one.visit(`${ENTITY}/acs`, {
       method: 'POST',
@@ -75,17 +81,26 @@ const codeOf = ({ status, headers }: Answer) => `${status} ${headers['sluice-err
 const fieldIn = (page: Answer, name: string) => new RegExp(`name="${name}" value="([^"]*)"`).exec(page.body)?.[1] ?? ''
 
 t.test('a visitor logs in and lands where the visit began, with the results published', async (t) => {
-  const said = { attributes: { groups: ['staff'], mail: ['Ann@example.com'], displayName: ['Ann'] }, session: 1_800_000 }
+  const said = {
+    attributes: { groups: ['staff'], mail: ['Ann@example.com'], displayName: ['Ann'] },
+    session: 1_800_000
+  }
   const { stand, browser, begin, sent } = await stage(t, { said })
   const ann = browser()
   const form = await begin(ann, '/deep/page?a=1&b=%2F')
-  t.match([...ann.cookies(HOST)], [[/^__Host-nonce\.sl/, { attributes: ['Path=/', 'HttpOnly', 'SameSite=None', 'Secure', 'Max-Age=600'] }]])
+  t.match(
+    [...ann.cookies(HOST)],
+    [[/^__Host-nonce\.sl/, { attributes: ['Path=/', 'HttpOnly', 'SameSite=None', 'Secure', 'Max-Age=600'] }]]
+  )
   t.equal(sent[0]?.url.searchParams.get('tenant'), '1', 'the query of the place for logins stays')
   t.ok((sent[0]?.url.searchParams.get('RelayState') ?? '').length <= 80)
   const page = await ann.submit(form, {})
   t.equal(page.status, 200, page.body)
   t.equal(page.url, `${SITE}/deep/page?a=1&b=%2F`)
-  t.match([...ann.cookies(HOST)], [[/^__Host-session\.sl/, { attributes: ['Path=/', 'HttpOnly', 'SameSite=Lax', 'Secure', /Max-Age=1800/] }]])
+  t.match(
+    [...ann.cookies(HOST)],
+    [[/^__Host-session\.sl/, { attributes: ['Path=/', 'HttpOnly', 'SameSite=Lax', 'Secure', /Max-Age=1800/] }]]
+  )
   const [arrived] = stand.arrived
   t.same(arrived?.cookie, [], 'the upstream sees no cookie of ours')
   t.match(arrived?.results?.get('saml'), {
@@ -142,20 +157,34 @@ t.test('a response counts once, in one browser, for its request', async (t) => {
   const other = await start()
   const list = [...before].map(([name, { value }]) => `${name}=${value}`).join('; ')
   const body = new URLSearchParams({ SAMLResponse: response, RelayState: state }).toString()
-  t.equal(codeOf(await other.send('POST', new URL(`${ENTITY}/acs`), { ...FORM, cookie: list }, body)), '502 LOGIN_PROVIDER_FAILED', 'another process')
+  t.equal(
+    codeOf(await other.send('POST', new URL(`${ENTITY}/acs`), { ...FORM, cookie: list }, body)),
+    '502 LOGIN_PROVIDER_FAILED',
+    'another process'
+  )
   const next = await begin(eve)
-  t.equal(codeOf(await post(eve, response, fieldIn(next, 'RelayState'))), '502 LOGIN_PROVIDER_FAILED', 'another request')
+  t.equal(
+    codeOf(await post(eve, response, fieldIn(next, 'RelayState'))),
+    '502 LOGIN_PROVIDER_FAILED',
+    'another request'
+  )
   t.match(stand.kit.logged, [/used before/, /not the answer/])
 })
 
 t.test('a login that the identity provider begins', async (t) => {
   const make = (now: number, more: Partial<Said> = {}) =>
-    Buffer.from(idp.signed(idp.response({ entityId: ENTITY, consumer: `${ENTITY}/acs`, now, ...more }))).toString('base64')
+    Buffer.from(idp.signed(idp.response({ entityId: ENTITY, consumer: `${ENTITY}/acs`, now, ...more }))).toString(
+      'base64'
+    )
   const { stand, browser, post, begin } = await stage(t)
   t.match((await post(browser(), make(stand.clock.wall()))).url, /idp\.example\.com/, 'refused: a login begins')
   const asked = browser()
   const form = await begin(asked)
-  t.equal(codeOf(await post(asked, make(stand.clock.wall()), fieldIn(form, 'RelayState'))), '502 LOGIN_PROVIDER_FAILED', 'no answer to a request')
+  t.equal(
+    codeOf(await post(asked, make(stand.clock.wall()), fieldIn(form, 'RelayState'))),
+    '502 LOGIN_PROVIDER_FAILED',
+    'no answer to a request'
+  )
   const open = await stage(t, { config: { allow_idp_initiated: true } })
   const now = open.stand.clock.wall()
   for (const [relay, path] of [
@@ -171,7 +200,11 @@ t.test('a login that the identity provider begins', async (t) => {
   const once = make(now)
   t.equal((await open.post(open.browser(), once)).status, 200)
   t.equal(codeOf(await open.post(open.browser(), once)), '502 LOGIN_PROVIDER_FAILED', 'a second time')
-  t.equal(codeOf(await open.post(open.browser(), make(now, { request: '_r' }))), '502 LOGIN_PROVIDER_FAILED', 'the answer to a request that nobody made')
+  t.equal(
+    codeOf(await open.post(open.browser(), make(now, { request: '_r' }))),
+    '502 LOGIN_PROVIDER_FAILED',
+    'the answer to a request that nobody made'
+  )
 })
 
 t.test('what else ends a login', async (t) => {
@@ -197,7 +230,10 @@ t.test('requests are signed, and the login is forced, where that is set', async 
     config: { force_authn: true, request_signing_certificate_pem: idp.keys.pem },
     secrets: { request_signing_key_pem: idp.keys.key }
   })
-  t.match(await metadata(), new RegExp(`AuthnRequestsSigned="true".*<X509Certificate>${idp.certificate.replace(/[+]/g, '\\+')}<`, 's'))
+  t.match(
+    await metadata(),
+    new RegExp(`AuthnRequestsSigned="true".*<X509Certificate>${idp.certificate.replace(/[+]/g, '\\+')}<`, 's')
+  )
   await begin(browser())
   t.match(sent[0]?.url.search, /SAMLRequest=.*&RelayState=.*&SigAlg=.*rsa-sha256&Signature=./)
   const wants = idp.metadata().replace('<md:IDPSSODescriptor ', '<md:IDPSSODescriptor WantAuthnRequestsSigned="true" ')
@@ -211,7 +247,11 @@ t.test('the metadata of the service provider', async (t) => {
   t.equal(answer.headers['content-type'], 'application/samlmetadata+xml; charset=utf-8')
   t.match(await metadata(), `entityID="${ENTITY}"`)
   t.match(await metadata(), `Location="${ENTITY}/acs"`)
-  t.equal((await stand.send('GET', new URL(`${SITE}/.sluice/saml/route-2`), { accept: 'a/b' }, '')).status, 401, 'of another route')
+  t.equal(
+    (await stand.send('GET', new URL(`${SITE}/.sluice/saml/route-2`), { accept: 'a/b' }, '')).status,
+    401,
+    'of another route'
+  )
 })
 
 t.test('a thread that fails or takes too long ends the login alone', async (t) => {
@@ -221,7 +261,10 @@ t.test('a thread that fails or takes too long ends the login alone', async (t) =
     const ann = browser()
     const form = await begin(ann)
     isBroken = true
-    t.equal(codeOf(await post(ann, fieldIn(form, 'SAMLResponse'), fieldIn(form, 'RelayState'))), '502 LOGIN_PROVIDER_FAILED')
+    t.equal(
+      codeOf(await post(ann, fieldIn(form, 'SAMLResponse'), fieldIn(form, 'RelayState'))),
+      '502 LOGIN_PROVIDER_FAILED'
+    )
     isBroken = false
     t.equal((await ann.submit(await begin(ann), {})).status, 200, 'and the next one works')
   }

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { readSaml } from '../../../src/features/login/saml/reading.js'
-import { NOW, RIGHT as BASE, reader, type Said, SamlIdp } from './saml-provider.js'
+import { RIGHT as BASE, NOW, reader, type Said, SamlIdp } from './saml-provider.js'
 
 const idp = await SamlIdp.make()
 const metadata = await readSaml({ kind: 'metadata', xml: idp.metadata() })

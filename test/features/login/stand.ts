@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { policyServices } from '../../../src/app/services.js'
 import { defaultProviders, type OperatorProviders } from '../../../src/features/login/operator-providers.js'
-import { Login, logins } from '../../../src/features/login/service.js'
 import type { SamlReader } from '../../../src/features/login/saml/service-provider.js'
+import { Login, logins } from '../../../src/features/login/service.js'
 import type { SessionStore } from '../../../src/features/login/session-keeper.js'
 import { actions, modules } from '../../../src/features/registry.js'
 import { type Flow, NO_UNITS } from '../../../src/flow/flow.js'
@@ -62,7 +62,13 @@ export class LoginStand {
   ) {
     const outbound = createOutbound({ clock: systemClock, allowPrivate: true })
     t.teardown(() => outbound.close())
-    this.login = new Login({ keys, providers, outbound, clock: this.clock, ...(readSaml === undefined ? {} : { readSaml }) })
+    this.login = new Login({
+      keys,
+      providers,
+      outbound,
+      clock: this.clock,
+      ...(readSaml === undefined ? {} : { readSaml })
+    })
     if (store !== undefined) this.login.keeper.attach(store, bytes)
     this.#step = make(policyServices({ ...this.kit.services, clock: this.clock }, [provide(logins, this.login)]))
   }

@@ -57,8 +57,8 @@ export function groupsIn(attributes: Attributes): readonly string[] {
 
 /** Returns the profile of a user. Addresses count as verified: the owner of the route chose the identity provider. */
 export function profileOfUser({ nameId, nameIdFormat, attributes }: AssertedUser): Profile {
-  const emails = [...(nameIdFormat === EMAIL_FORMAT ? [nameId] : []), ...attributeValues(attributes, 'email')].filter((text) =>
-    /^[^@\s]+@[^@\s]+$/.test(text)
+  const emails = [...(nameIdFormat === EMAIL_FORMAT ? [nameId] : []), ...attributeValues(attributes, 'email')].filter(
+    (text) => /^[^@\s]+@[^@\s]+$/.test(text)
   )
   return {
     id: nameId,
