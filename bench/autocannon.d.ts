@@ -7,5 +7,13 @@ declare module 'autocannon' {
     readonly errors: number
     readonly non2xx: number
   }
-  export default function autocannon(options: { url: string; connections: number; duration: number }): Promise<Result>
+  interface Options {
+    readonly url: string
+    readonly connections: number
+    readonly duration: number
+    readonly method?: 'GET' | 'POST'
+    readonly headers?: Readonly<Record<string, string>>
+    readonly body?: string
+  }
+  export default function autocannon(options: Options): Promise<Result>
 }

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import autocannon from 'autocannon'
 import { findProgram } from './process.js'
+import type { ClientRequest } from './scenarios.js'
 
 /** What a load generator saw. Latencies in milliseconds. */
 export interface Load {
@@ -38,6 +39,15 @@ export function load(
   const url = `${secure ? 'https' : 'http'}://${host}:${port}${path}`
   if (findProgram('wrk') === undefined) return withAutocannon({ url, connections, seconds, statusMayFail })
   return withWrk({ url, connections, seconds, statusMayFail }, pinned)
+}
+
+/** Keep-alive load of one request with its fields and body for some seconds. Loopback only. */
+export function requestLoad(
+  port: number,
+  path: string,
+  { request, connections, seconds }: { request: ClientRequest; connections: number; seconds: number }
+): Promise<Load> {
+  return withAutocannon({ url: `http://127.0.0.1:${port}${path}`, connections, seconds, statusMayFail: false }, request)
 }
 
 interface Loaded {
@@ -81,8 +91,11 @@ function percentile(output: string, name: string): number {
   return Number(match?.[1] ?? Number.NaN) * ({ us: 0.001, ms: 1, s: 1_000 }[match?.[2] ?? 'ms'] ?? 1)
 }
 
-async function withAutocannon({ url, connections, seconds, statusMayFail }: Loaded): Promise<Load> {
-  const result = await autocannon({ url, connections, duration: seconds })
+async function withAutocannon(
+  { url, connections, seconds, statusMayFail }: Loaded,
+  request?: ClientRequest
+): Promise<Load> {
+  const result = await autocannon({ url, connections, duration: seconds, ...request })
   return {
     requests: result.requests.total,
     seconds: result.duration,

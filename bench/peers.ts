@@ -1,10 +1,11 @@
-import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { selfSigned } from '../src/lib/self-signed.js'
 import { findProgram, freePort, type Running, startProgram } from './process.js'
 import type { Scenario } from './scenarios.js'
+import { MODSECURITY, setupFile } from './waf.js'
 
 /** `tlsPort`: of those that can be asked over TLS. */
 type RunningPeer = Running & { readonly port: number; readonly tlsPort?: number }
@@ -98,6 +99,7 @@ async function startBuild(
     SLUICE_LIMITS_CONNECTIONS: '20000',
     SLUICE_LIMITS_CONNECTIONS_PER_ADDRESS: '0',
     ...(threads === 1 ? {} : { SLUICE_WORKERS: String(threads) }),
+    ...(scenario.rules === undefined ? {} : { SLUICE_WAF_RULES: scenario.rules }),
     ...(scenario.policy === undefined ? {} : { SLUICE_POLICY: policy })
   }
   const running = await startProgram(process.execPath, [main, 'start'], port, { cpu: cpus(threads), env })
@@ -116,10 +118,34 @@ const httpProxy: Peer = {
   }
 }
 
+/** Returns the configuration of ModSecurity with the rules of a folder for requests, and writes its file to `base`. */
+function modSecurity(rules: string, base: string): string {
+  writeFileSync(
+    join(base, 'modsecurity.conf'),
+    `SecRuleEngine On
+SecRequestBodyAccess On
+SecResponseBodyAccess Off
+SecAuditEngine Off
+SecRule REQUEST_HEADERS:Content-Type "^application/json" "id:200001,phase:1,t:none,t:lowercase,pass,nolog,ctl:requestBodyProcessor=JSON"
+Include ${setupFile(rules)}
+Include ${rules}/rules/REQUEST-*.conf
+`
+  )
+  return `modsecurity on; modsecurity_rules_file ${base}/modsecurity.conf;`
+}
+
+/** What ModSecurity adds is measured against this. */
+const nginxPassThrough: Peer = {
+  name: 'nginx, pass-through',
+  missing: () => lacks('nginx'),
+  can: ({ rules }) => rules !== undefined,
+  start: ({ rules: _, ...scenario }, upstream) => nginx.start({ ...scenario, name: 'pass' }, upstream)
+}
+
 const nginx: Peer = {
   name: 'nginx',
   missing: () => lacks('nginx'),
-  can: () => true,
+  can: ({ rules }) => rules === undefined || existsSync(MODSECURITY),
   async start(scenario, upstream, threads = 1) {
     const [port, tlsPort] = [await freePort(), await freePort()]
     const { chain, key } = await certificate
@@ -131,9 +157,11 @@ const nginx: Peer = {
         : scenario.name === 'flood'
           ? 'limit_req zone=one; limit_req_status 429;'
           : ''
+    const [module, firewall] =
+      scenario.rules === undefined ? ['', ''] : [`load_module ${MODSECURITY};`, modSecurity(scenario.rules, base)]
     writeFileSync(
       join(base, 'nginx.conf'),
-      `daemon off; worker_processes ${threads}; pid ${base}/pid; error_log ${base}/error.log crit;
+      `${module} daemon off; worker_processes ${threads}; pid ${base}/pid; error_log ${base}/error.log crit;
        events { worker_connections 4096; }
        http {
          access_log ${scenario.accessLog ? `${base}/access.log` : 'off'};
@@ -144,7 +172,7 @@ const nginx: Peer = {
          limit_req_zone $binary_remote_addr zone=one:10m rate=1r/m;
          upstream origin { server 127.0.0.1:${upstream}; keepalive 256; keepalive_requests 100000000; }
          server { listen 127.0.0.1:${port}; listen 127.0.0.1:${tlsPort} ssl http2;
-           ssl_certificate ${chain}; ssl_certificate_key ${key}; location / { ${limit} proxy_pass http://origin;
+           ssl_certificate ${chain}; ssl_certificate_key ${key}; location / { ${limit} ${firewall} proxy_pass http://origin;
            proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host $http_host;
            proxy_set_header X-Forwarded-For $remote_addr; } }
        }`
@@ -161,7 +189,7 @@ const nginx: Peer = {
 const haproxy: Peer = {
   name: 'haproxy',
   missing: () => lacks('haproxy'),
-  can: ({ accessLog }) => !accessLog,
+  can: ({ accessLog, rules }) => !accessLog && rules === undefined,
   async start(scenario, upstream, threads = 1) {
     const [port, tlsPort] = [await freePort(), await freePort()]
     const { both } = await certificate
@@ -225,4 +253,4 @@ const caddy: Peer = {
   }
 }
 
-export const peers: readonly Peer[] = [sluice, passThrough, floor, httpProxy, nginx, haproxy, caddy]
+export const peers: readonly Peer[] = [sluice, passThrough, floor, httpProxy, nginx, nginxPassThrough, haproxy, caddy]

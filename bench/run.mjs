@@ -9,7 +9,7 @@ const HELP = `npm run bench -- [options]: Sluice beside nginx, HAProxy, Caddy an
   --rounds <n>        rounds of each scenario (default: 3); peers take turns in a round
   --seconds <n>       seconds of load of each peer in a round (default: 3)
   --only <names>      some of pass, log, policy, flood, download, upload, tls-download,
-                      h2-download, h2, grpc, latency, files, idle, with commas between
+                      h2-download, h2, grpc, latency, files, idle, waf, with commas between
   --beside <folder>   another build of Sluice, by the folder of its main.js
   --workers <n>       with one thread and with n (Node 24); sluice, nginx and haproxy alone
   --calls             counts the system calls of downloads and uploads too (strace)
@@ -17,6 +17,7 @@ const HELP = `npm run bench -- [options]: Sluice beside nginx, HAProxy, Caddy an
 
 Time: --quick takes about a minute. All of it takes about 15 minutes: for each scenario start and warm-up, then rounds x seconds x peers.
 Tools: none beside Node has to be there; h2load (Debian's nghttp2-client) for downloads and uploads. nginx, haproxy and caddy in the PATH are measured too; those that are absent are named and left out.
+waf: the rules of the folder SLUICE_CRS, or Debian's modsecurity-crs, beside nginx with libnginx-mod-http-modsecurity.
 Load, upstream and proxies share the machine: use a quiet one. bench/README.md says what the figures mean.
 `
 

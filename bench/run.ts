@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { type IncomingMessage, request as plainRequest } from 'node:http'
 import { request as secureRequest } from 'node:https'
 import { join, resolve } from 'node:path'
@@ -7,20 +8,21 @@ import { fileRows } from './files.js'
 import { halfLoad } from './half-load.js'
 import { http2Rows, http2Scenarios } from './http2.js'
 import { idleConnections } from './idle.js'
-import { bodyLoad, type Load, load } from './load.js'
+import { bodyLoad, type Load, load, requestLoad } from './load.js'
 import { build, type Peer, peers } from './peers.js'
 import { cpuSeconds, findProgram, residentMegabytes } from './process.js'
 import { type Scenario, scenarios } from './scenarios.js'
 import { severalThreads } from './several-threads.js'
 import { systemCalls } from './system-calls.js'
 import { median, table } from './table.js'
+import { MODSECURITY, wafScenarios } from './waf.js'
 
 /**
  * Sluice beside its peers, in one run: each round measures every peer once, one after the other, so that a change in
  * the machine's speed hits all of them. CPU comes from the kernel's accounting of the proxy's own processes.
  *
  * `npm run bench -- --workers N` measures Sluice, nginx and HAProxy with one thread and with N (Node 24).
- * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,upload,tls-download,h2-download,latency,files,idle,h2,grpc] [--beside FOLDER]`; FOLDER holds the
+ * `npm run bench -- [--rounds N] [--seconds N] [--only pass,log,policy,flood,download,upload,tls-download,h2-download,latency,files,idle,waf,h2,grpc] [--beside FOLDER]`; FOLDER holds the
  * `main.js` of another build of Sluice, which is measured too. `--connections N`: idle ones. `--calls`: count system calls of downloads and uploads.
  */
 interface Sample extends Load {
@@ -81,6 +83,7 @@ async function main(): Promise<void> {
     if (scenario.name === 'pass') slowest = Math.min(...rates)
   }
   const pass = scenarios[0] as Scenario
+  if (wanted('waf')) await firewall(present, origin.plain)
   const overHttp2 = http2Scenarios.filter(({ name }) => wanted(name))
   const builds = beside === '' ? [] : [{ name: 'other build', main: join(resolve(beside), 'main.js') }]
   if (overHttp2.length > 0) await http2Rows(overHttp2, builds, { rounds, seconds })
@@ -95,6 +98,21 @@ async function main(): Promise<void> {
       Number(argument('connections', '10000'))
     )
   await worker.terminate()
+}
+
+/** Measures the web application firewall beside ModSecurity with the same rules. */
+async function firewall(present: readonly Peer[], upstream: number): Promise<void> {
+  const all = wafScenarios()
+  if (all.length === 0)
+    console.log('left out: web application firewall (there are no rules: set SLUICE_CRS, or install modsecurity-crs)')
+  else if (!existsSync(MODSECURITY))
+    console.log('left out: nginx with ModSecurity (libnginx-mod-http-modsecurity is not installed)')
+  for (const scenario of all)
+    await measure(
+      scenario,
+      present.filter((peer) => peer.can(scenario)),
+      upstream
+    )
 }
 
 /** A peer that does not carry a body, repeated fields and the target faithfully is not worth a figure. */
@@ -113,17 +131,13 @@ async function check(peer: Peer, echo: number): Promise<void> {
 }
 
 /** The answer that the scenario is about, and no other, is what gets a figure. */
-async function checkAnswer(
-  peer: Peer,
-  port: number,
-  { path, refused, answer: expectedBytes, upload, secure }: Scenario
-): Promise<void> {
+async function checkAnswer(peer: Peer, port: number, scenario: Scenario): Promise<void> {
+  const { refused, answer: expectedBytes } = scenario
   const expected = refused ? 429 : 200
   let answer = ''
   // A limit lets the first ones pass.
   for (let asked = 0; asked < (refused ? 4 : 1); asked++) {
-    const body = upload === undefined ? undefined : Buffer.alloc(upload)
-    const { status, bytes } = await askOnce(port, path, secure !== undefined, body)
+    const { status, bytes } = await askOnce(port, scenario)
     answer = `${status} with ${bytes} bytes`
     if (status === expected && (refused || bytes === expectedBytes)) return
   }
@@ -133,17 +147,11 @@ async function checkAnswer(
 /** Asks once over HTTP/1.1. */
 function askOnce(
   port: number,
-  path: string,
-  secure: boolean,
-  body: Buffer | undefined
+  { path, secure, upload, request }: Scenario
 ): Promise<{ status: number | undefined; bytes: number }> {
-  const asked = {
-    host: '127.0.0.1',
-    port,
-    path,
-    method: body === undefined ? 'GET' : 'POST',
-    rejectUnauthorized: false
-  }
+  const body = upload === undefined ? request?.body : Buffer.alloc(upload)
+  const method = body === undefined ? 'GET' : 'POST'
+  const asked = { host: '127.0.0.1', port, path, method, headers: request?.headers ?? {}, rejectUnauthorized: false }
   return new Promise((resolve, reject) => {
     const answered = (response: IncomingMessage): void => {
       let bytes = 0
@@ -152,7 +160,7 @@ function askOnce(
       })
       response.on('end', () => resolve({ status: response.statusCode, bytes }))
     }
-    const asking = secure ? secureRequest(asked, answered) : plainRequest(asked, answered)
+    const asking = secure !== undefined ? secureRequest(asked, answered) : plainRequest(asked, answered)
     asking.on('error', reject)
     asking.end(body)
   })
@@ -162,13 +170,15 @@ async function measure(scenario: Scenario, able: readonly Peer[], upstream: numb
   console.log(`\n${scenario.title}: ${rounds} rounds of ${seconds} s, ${scenario.connections} connections`)
   const started = await Promise.all(able.map(async (peer) => ({ peer, running: await peer.start(scenario, upstream) })))
   const samples = new Map<string, Sample[]>(able.map(({ name }) => [name, []]))
-  const { path, connections, secure, upload, refused, bulk } = scenario
+  const { path, connections, secure, upload, refused, bulk, request } = scenario
   const portOf = ({ port, tlsPort = port }: (typeof started)[number]['running']) =>
     secure === undefined ? port : tlsPort
   const loaded = (running: (typeof started)[number]['running'], duration: number): Promise<Load> =>
     bulk
       ? bodyLoad(portOf(running), { path, connections, seconds: duration, secure, upload })
-      : load(running.port, path, connections, duration, refused)
+      : request === undefined
+        ? load(running.port, path, connections, duration, refused)
+        : requestLoad(running.port, path, { request, connections, seconds: duration })
   for (const { peer, running } of started) await checkAnswer(peer, portOf(running), scenario)
   for (const { running } of started) await loaded(running, WARM_SECONDS)
   for (let round = 0; round < rounds; round++) {
@@ -202,11 +212,24 @@ function report(scenario: Scenario, samples: ReadonlyMap<string, readonly Sample
   const own = samples.get('sluice') ?? []
   /** Median of the ratios of rounds, because the machine's speed changes between them. */
   const ratio = (all: readonly Sample[]) => median(all.map((one, i) => cost(own.slice(i, i + 1)) / cost([one])))
-  const head = ['', 'CPU µs/req', 'sluice ÷', 'req/s', 'p50 ms', 'p99 ms', 'MB/CPU s', 'RSS MB', 'errors']
+  const more = (all: readonly Sample[]) => median(all.map((one, i) => cost(own.slice(i, i + 1)) - cost([one])))
+  const head = [
+    '',
+    'CPU µs/req',
+    'sluice ÷',
+    'sluice − µs',
+    'req/s',
+    'p50 ms',
+    'p99 ms',
+    'MB/CPU s',
+    'RSS MB',
+    'errors'
+  ]
   const rows = [...samples].map(([name, all]) => [
     name,
     cost(all).toFixed(1),
     ratio(all).toFixed(2),
+    more(all).toFixed(1),
     median(all.map((one) => one.requests / one.seconds)).toFixed(0),
     median(all.map((one) => one.p50)).toFixed(2),
     median(all.map((one) => one.p99)).toFixed(2),

@@ -17,6 +17,17 @@ export interface Scenario {
   readonly upload?: number
   /** Size of the answer's body (bytes). */
   readonly answer: number
+  /** Folder with the rules of the web application firewall. @default none */
+  readonly rules?: string
+  /** What clients send. @default a GET without fields of its own */
+  readonly request?: ClientRequest
+}
+
+/** A request that the load generator repeats. */
+export interface ClientRequest {
+  readonly method: 'GET' | 'POST'
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: string
 }
 
 const FIVE_RULES = `
