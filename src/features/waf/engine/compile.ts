@@ -1,5 +1,6 @@
 import { meetsNeeds } from '../../../lib/regex-needs.js'
 import type { Steps } from '../../../lib/slices.js'
+import { changeTest } from '../changes.js'
 import type { Assignment, Control, Rule, RuleSetSource, VariableUse } from '../seclang/rule.js'
 import { PlaceError, RuleSetError } from '../seclang/rule.js'
 import { CHANGING } from '../seclang/variables.js'
@@ -10,7 +11,7 @@ import type { Selection, Selections } from './selection.js'
 import type { RuleTables } from './tables.js'
 import { Target, TargetList } from './target.js'
 import type { Transaction } from './transaction.js'
-import type { Transformation, TransformationChains } from './transformation-chains.js'
+import type { ChainStep, TransformationChains } from './transformation-chains.js'
 
 /** Rules of a rule set, selected by id or by tag. */
 export interface RuleSelector {
@@ -123,7 +124,7 @@ function compileLink(link: Rule, number: number, head: Rule, scope: CompileScope
   }
   const { operator } = test
   const targets = withoutExcluded(scope.selections.compile(test.variables, place), number, scope)
-  const chains = scope.chains.add(test.transformations.map((name) => [name, findTransformation(name, link)]))
+  const chains = scope.chains.add(test.transformations.map((name) => findTransformation(name, link)))
   const captures = test.capture
   const rule = { id: head.id, severity: report.severity }
   const matcher = compileOperator(operator, { place, captures, rule, tables: scope.tables, data: scope.data })
@@ -158,13 +159,14 @@ interface LinkParts {
 /** A link that tests values after all of its transformations. */
 function lastFormLink(parts: LinkParts): Link {
   const { targets, matcher, negated, chains, scope } = parts
-  const chain = chains.at(-1) as number
+  const last = chains.at(-1) as number
   const mayMatch = negated ? undefined : matcher.mayMatch
   const needs = negated ? undefined : matcher.needs
   return (transaction) => {
     const list = targets(transaction)
     const { items } = list
     if (items.length === 0) return false
+    const chain = scope.equal(list, last, transaction.meter)
     if (needs !== undefined && !meetsNeeds(scope.characters(list, chain, transaction.meter), needs)) return false
     if (mayMatch !== undefined && items.length > 1) {
       if (!mayMatch(scope.joined(list, chain, transaction.meter), transaction)) return false
@@ -216,10 +218,10 @@ function matchTarget(target: Target, form: string, transaction: Transaction, lin
   source.score = transaction.added - before
 }
 
-function findTransformation(name: string, { place }: Rule): Transformation {
-  const found = transformation(name)
-  if (found === undefined) throw new PlaceError(place, `the transformation ${name} is not known`)
-  return found
+function findTransformation(name: string, { place }: Rule): ChainStep {
+  const transform = transformation(name)
+  if (transform === undefined) throw new PlaceError(place, `the transformation ${name} is not known`)
+  return { name, transform, mayChange: changeTest(name) }
 }
 
 /** Leaves out values that the transaction excludes from the rule. */

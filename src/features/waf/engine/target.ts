@@ -33,6 +33,8 @@ export class TargetList {
   readonly joined: (string | undefined)[] = []
   /** Characters of all values by the number of the transformation chain, as bits. */
   readonly characters: (Int32Array | undefined)[] = []
+  /** Chain with the same results for all values, by the number of the transformation chain. */
+  readonly equals: (number | undefined)[] = []
 
   constructor(items: readonly Target[]) {
     this.items = items

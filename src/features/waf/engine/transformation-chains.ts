@@ -1,8 +1,17 @@
 import { addCharacters, BIT_WORDS } from '../../../lib/regex-needs.js'
+import type { ChangeTest } from '../changes.js'
 import type { Target, TargetList } from './target.js'
 
 /** Maps text of Latin-1 code units. */
 export type Transformation = (text: string) => string
+
+/** A step of a chain. */
+export interface ChainStep {
+  readonly name: string
+  readonly transform: Transformation
+  /** Returns false if the step changes no value of a text. Undefined for a step that changes most values. */
+  readonly mayChange?: ChangeTest | undefined
+}
 
 /** Work that a request may cost, in steps of about a nanosecond; below zero it is exhausted. */
 export interface Meter {
@@ -21,23 +30,23 @@ const TRANSFORMATION_COST = 8
 
 interface Chain {
   readonly parent: number
-  readonly transform: Transformation
+  readonly step: ChainStep
 }
 
 /** Sequences of transformations of a rule set, as a tree: equal beginnings share their results. Chain 0 changes nothing. */
 export class TransformationChains {
-  readonly #chains: Chain[] = [{ parent: 0, transform: (text) => text }]
+  readonly #chains: Chain[] = [{ parent: 0, step: { name: 'none', transform: (text) => text } }]
   readonly #numbers = new Map<string, number>()
 
   /** Returns the numbers of the chain and of its beginnings, the shortest first. */
-  add(steps: readonly (readonly [name: string, transform: Transformation])[]): readonly number[] {
+  add(steps: readonly ChainStep[]): readonly number[] {
     const numbers = [0]
-    for (const [name, transform] of steps) {
+    for (const step of steps) {
       const parent = numbers.at(-1) as number
-      const key = `${parent} ${name.toLowerCase()}`
+      const key = `${parent} ${step.name.toLowerCase()}`
       let number = this.#numbers.get(key)
       if (number === undefined) {
-        number = this.#chains.push({ parent, transform }) - 1
+        number = this.#chains.push({ parent, step }) - 1
         this.#numbers.set(key, number)
       }
       numbers.push(number)
@@ -50,13 +59,33 @@ export class TransformationChains {
     if (chain === 0) return target.value
     const known = target.forms[chain]
     if (known !== undefined) return known
-    const { parent, transform } = this.#chains[chain] as Chain
+    const { parent, step } = this.#chains[chain] as Chain
     const before = this.form(target, parent, meter)
     meter.budget -= TRANSFORMATION_COST * (before.length + 1)
     if (meter.budget < 0) throw new WorkExceeded()
-    const after = transform(before)
+    const after = step.mayChange?.(before, 0) === false ? before : step.transform(before)
     target.forms[chain] = after
     return after
+  }
+
+  /**
+   * Returns the shortest chain that is known to have the same results for all values: a search in the joined text finds what no step
+   * changes, which is most of a harmless request. Throws `WorkExceeded`.
+   */
+  equal(list: TargetList, chain: number, meter: Meter): number {
+    if (chain === 0) return 0
+    const known = list.equals[chain]
+    if (known !== undefined) return known
+    const { parent, step } = this.#chains[chain] as Chain
+    const before = this.equal(list, parent, meter)
+    let equal = chain
+    if (step.mayChange !== undefined) {
+      const joined = this.joined(list, before, meter)
+      meter.budget -= joined.length
+      if (!step.mayChange(joined, list.items.length - 1)) equal = before
+    }
+    list.equals[chain] = equal
+    return equal
   }
 
   /** Returns the characters of all values after a chain, as bits. Throws `WorkExceeded`. */
