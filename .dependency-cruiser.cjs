@@ -90,6 +90,7 @@ const OWN = {
 const LEAVES = {
   'user-agent': ['bowser', 'lru-cache'],
   x509: ['@peculiar/x509', 'reflect-metadata'],
+  'certificate-request': ['@peculiar/x509', 'reflect-metadata'],
   'self-signed': ['@peculiar/x509', 'reflect-metadata'],
   'password-hash': ['hash-wasm'],
   regex: ['re2js', 'lru-cache'],

@@ -1,5 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import type { Call, Done, ListRequest, PathValues, RecordPath, WriteMode, Written } from '../control/calls.js'
+import type { Json } from '../lib/json.js'
+import { isBoundBy } from '../resources/kubernetes-operators.js'
 import type { Operation, Resource } from '../resources/resource.js'
 import {
   type Account,
@@ -141,17 +143,22 @@ export function addModuleRoutes(router: Router, resource: Resource, account: Acc
   for (const field of resource.clearable) add('DELETE', `${item}/${field}`, {}, remove(field))
 }
 
-/** A collection that can be listed below a record that its entries refer to. */
+/** A collection that can be listed below a record: of the entries that refer to it, or that it selects. */
 interface Nested {
   /** Names of the resources. */
   readonly parent: string
   readonly child: string
-  /** Field of the child that refers to the parent. */
-  readonly field: string
+  /** Field of the child that refers to the parent. @default the parent selects entries */
+  readonly field?: string
+  /** Returns whether the parent selects an entry; both as the API shows them. @default every entry that refers to it */
+  readonly selects?: (parent: Json) => (shown: unknown) => boolean
   readonly name: string
 }
 
-const NESTED: readonly Nested[] = [{ parent: 'vault', child: 'vault_secret', field: 'vault', name: 'secrets' }]
+const NESTED: readonly Nested[] = [
+  { parent: 'vault', child: 'vault_secret', field: 'vault', name: 'secrets' },
+  { parent: 'kubernetes_operator', child: 'endpoint', selects: isBoundBy, name: 'bound_endpoints' }
+]
 
 /** Returns the nested lists whose parent and child resources both exist. */
 export function nestedLists(resources: readonly Resource[]): { parent: Resource; child: Resource; nested: Nested }[] {
@@ -186,12 +193,12 @@ function listNested(
     const path = pathOf(request)
     const id = parameter(path, 'id')
     const page = readPage(request)
-    await account.records.get(parent, { path }, call)
+    const shown = await account.records.get(parent, { path }, call)
     const serving = account.configuration.revision
-    const referring = { field: nested.field, kind: parent.name, id }
-    const body = (await account.records.list(child, { path: {}, ...page, referring }, call)) as Readonly<
-      Record<string, unknown>
-    >
+    const { field, selects } = nested
+    const referring = field === undefined ? undefined : { field, kind: parent.name, id }
+    const asked = { path: {}, ...page, referring, passes: selects?.(shown.body) }
+    const body = (await account.records.list(child, asked, call)) as Readonly<Record<string, unknown>>
     const uri = `${baseUrl()}${parent.path}/${id}/${nested.name}`
     const next = typeof body.next_page_uri === 'string' ? `${uri}${new URL(body.next_page_uri).search}` : null
     return reply.header('service-revision', String(serving)).send({ ...body, uri, next_page_uri: next })

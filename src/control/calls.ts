@@ -119,6 +119,8 @@ export interface ListRequest {
   readonly filter?: string | undefined
   /** Only records whose field `field` refers to this record. */
   readonly referring?: { readonly field: string; readonly kind: string; readonly id: string } | undefined
+  /** Only objects that pass, as lists show them. @default every object */
+  readonly passes?: ((shown: unknown) => boolean) | undefined
 }
 
 /** A thread that carries traffic. */

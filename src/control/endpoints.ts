@@ -191,7 +191,7 @@ export class Endpoints {
   }
 
   #endpointOf(
-    { id, startedAt, publicUrl, proto, session, metadata }: LiveTunnel,
+    { id, startedAt, publicUrl, proto, session, metadata, pooled = false }: LiveTunnel,
     place: EndpointPlace
   ): ResourceRecord {
     const { hostname, port } = new URL(publicUrl)
@@ -200,6 +200,7 @@ export class Endpoints {
       source: 'agent',
       type: 'ephemeral',
       metadata,
+      pooling_enabled: pooled,
       ...endpointAddress(proto, hostname.replace(/^\[|\]$/g, ''), Number(port) || (PORTS[proto] ?? 0)),
       tunnel: { id, uri: `${base}/tunnels/${id}` },
       tunnel_session: { id: session, uri: `${base}/tunnel_sessions/${session}` }

@@ -50,7 +50,7 @@ export class Reads {
   /** Fails with `NOT_FOUND` (parent), `QUERY_INVALID` (cursor) or `FILTER_INVALID`. */
   async list(resource: Resource, request: ListRequest, viewer: Principal): Promise<Json> {
     const { path, limit, filter } = request
-    const passes = filter === undefined ? undefined : this.#filter(resource, filter)
+    const passes = both(filter === undefined ? undefined : this.#filter(resource, filter), request.passes)
     const run = async () => {
       const find = this.#live.has(resource)
         ? this.#live.finder(resource)
@@ -104,7 +104,7 @@ export class Reads {
   /** Ends a live entry; returns false if records of the resource are stored. Fails with `NOT_FOUND`. */
   async end(resource: Resource, { path }: RecordPath): Promise<boolean> {
     const id = path.id ?? ''
-    if (!this.#live.has(resource) || isStored(resource, id)) return false
+    if (!this.#live.ends(resource)) return false
     await orUnavailable(this.#live.end(resource, id))
     return true
   }
@@ -216,6 +216,13 @@ export class Reads {
   }
 }
 
+type Condition = (shown: unknown) => boolean
+
+/** Returns the condition that both are true; undefined if there is none. */
+function both(one: Condition | undefined, other: Condition | undefined): Condition | undefined {
+  return one === undefined || other === undefined ? (one ?? other) : (shown) => one(shown) && other(shown)
+}
+
 interface LiveRecordsParts {
   readonly store: StoreReader
   readonly answers: Answers
@@ -288,6 +295,11 @@ export class LiveRecords {
 
   has({ name }: Resource): boolean {
     return this.#kinds.has(name)
+  }
+
+  /** Can entries of this live resource be ended? */
+  ends({ name }: Resource): boolean {
+    return this.#kinds.get(name)?.end !== undefined
   }
 
   /** Returns a reader of the pages of a live list. */

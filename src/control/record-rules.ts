@@ -52,11 +52,18 @@ export function mustNotServe({ kind, id, body }: ResourceRecord, edgeOn: (host: 
   if (edge !== undefined) throw inUse({ kind, id }, [`${(entryOf(edge) ?? httpsEdge).name} ${edge}`])
 }
 
+/** Returns the edge or cloud endpoint that uses a reserved address; undefined for other records. */
+export async function userOfAddress(
+  reader: StoreReader,
+  { kind, body }: Pick<ResourceRecord, 'kind' | 'body'>
+): Promise<RecordKey | undefined> {
+  return kind === reservedAddress.name ? await reader.keeperOf(HOSTPORT_SPACE, String(body.addr)) : undefined
+}
+
 /** Fails with `IN_USE` when an edge or cloud endpoint uses the reserved address that shall go. */
-export async function addressMustBeFree(reader: StoreReader, { kind, id, body }: ResourceRecord): Promise<void> {
-  if (kind !== reservedAddress.name) return
-  const user = await reader.keeperOf(HOSTPORT_SPACE, String(body.addr))
-  if (user !== undefined) throw inUse({ kind, id }, [`${user.kind} ${user.id}`])
+export async function addressMustBeFree(reader: StoreReader, record: ResourceRecord): Promise<void> {
+  const user = await userOfAddress(reader, record)
+  if (user !== undefined) throw inUse(record, [`${user.kind} ${user.id}`])
 }
 
 /** Returns true if the account has reserved this host and port. */

@@ -75,6 +75,7 @@ export const MEMBER_RIGHTS: Readonly<Record<string, Rights>> = {
   event_destination: ADMINISTERED,
   event_subscription: ADMINISTERED,
   abuse_report: { ...SHARED, update: 'none', delete: 'none' },
+  kubernetes_operator: SHARED,
   tunnel_session: { ...ADMINISTERED, command: 'own' },
   tunnel: ADMINISTERED,
   application_user: ADMINISTERED,

@@ -31,14 +31,15 @@ export interface Validity {
   readonly life: number
 }
 
-const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
+/** Algorithm of the keys that are made here. */
+export const SIGNING_ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
 const DAY = 86_400_000
 /** Tolerance for slow clocks of other machines (ms). */
 const BACKDATED = DAY
 
 /** Creates an authority that signs server certificates and no further authorities. `subject`: a distinguished name. */
 export async function makeAuthority(subject: string, validity: Validity): Promise<KeyedCertificate> {
-  const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
+  const keys = await webcrypto.subtle.generateKey(SIGNING_ALGORITHM, true, ['sign', 'verify'])
   const extensions = [
     new library.BasicConstraintsExtension(true, 0, true),
     new library.KeyUsagesExtension(library.KeyUsageFlags.keyCertSign | library.KeyUsageFlags.cRLSign, true),
@@ -57,7 +58,7 @@ export async function makeServerCertificate(
   validity: Validity,
   authority?: { readonly subject: string; readonly key: string }
 ): Promise<KeyedCertificate> {
-  const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])
+  const keys = await webcrypto.subtle.generateKey(SIGNING_ALGORITHM, true, ['sign', 'verify'])
   const signingKey = authority === undefined ? keys.privateKey : await readSigningKey(authority.key)
   const named: library.JsonGeneralName[] = names.map((value) => ({ type: isIP(value) === 0 ? 'dns' : 'ip', value }))
   const extensions = [
@@ -72,7 +73,7 @@ export async function makeServerCertificate(
 /** Returns the key of a `KeyedCertificate`. Rejects for invalid text. */
 export function readSigningKey(pem: string): Promise<webcrypto.CryptoKey> {
   const der = Buffer.from(pem.replace(/-----[^-]+-----|\s/g, ''), 'base64')
-  return webcrypto.subtle.importKey('pkcs8', der, ALGORITHM, false, ['sign'])
+  return webcrypto.subtle.importKey('pkcs8', der, SIGNING_ALGORITHM, false, ['sign'])
 }
 
 async function made(
@@ -85,7 +86,7 @@ async function made(
     notBefore: new Date(now - BACKDATED),
     notAfter: new Date(now + life),
     publicKey: keys.publicKey,
-    signingAlgorithm: ALGORITHM
+    signingAlgorithm: SIGNING_ALGORITHM
   })
   const der = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey)).toString('base64')
   const key = `-----BEGIN PRIVATE KEY-----\n${der.replace(/.{64}/g, '$&\n').trimEnd()}\n-----END PRIVATE KEY-----\n`

@@ -38,16 +38,21 @@ export class ListFilters {
   #language(resource: Resource): ObjectFilters {
     const known = this.#languages.get(resource.name)
     if (known !== undefined) return known
-    const { properties = {} } = responseSchema(resource) as Schema
     const language = new ObjectFilters({
       root: ROOT,
-      fields: Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, typeOf(schema)])),
+      fields: fieldTypes(resource),
       variables: timeVariables(this.#clock),
       functions: timeFunctions(this.#clock)
     })
     this.#languages.set(resource.name, language)
     return language
   }
+}
+
+/** Returns the CEL types of the fields of an object as responses show it. */
+export function fieldTypes(resource: Resource): Readonly<Record<string, string>> {
+  const { properties = {} } = responseSchema(resource) as Schema
+  return Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, typeOf(schema)]))
 }
 
 /** Returns the CEL type of a field of responses; `dyn` if it may be null, or has members. */

@@ -9,6 +9,7 @@ import { eventSubscription } from './event-subscriptions.js'
 import { fileBackend } from './file-backend.js'
 import { apiKey, botUser, credential, serviceUser, sshCredential } from './identities.js'
 import { ipPolicy, ipPolicyRule, ipRestriction } from './ip-policies.js'
+import { kubernetesOperator } from './kubernetes-operators.js'
 import { tunnel, tunnelSession } from './live.js'
 import { reservedAddress } from './reserved-addresses.js'
 import type { Resource } from './resource.js'
@@ -52,6 +53,7 @@ export const resources: readonly Resource[] = [
   applicationUser,
   applicationSession,
   abuseReport,
+  kubernetesOperator,
   tunnelSession,
   tunnel,
   endpoint

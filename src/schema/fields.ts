@@ -202,8 +202,11 @@ export function kept<S extends Json>(schema: TSchema, initial: S, description: s
 
 /** A text written by the service; initially ''. */
 export const keptText = (description: string) => kept<string>(Type.String(), '', description)
-/** A time written by the service, in RFC 3339 format; initially ''. */
-export const keptTime = (description: string) => kept<string>(Type.String({ format: 'date-time' }), '', description)
+/** A time written by the service, in RFC 3339 format; initially ''. Without one, responses show that of the creation. */
+export const keptTime = (description: string): Field<string> => ({
+  ...kept<string>(Type.String({ format: 'date-time' }), '', description),
+  present: (stored, _path, { createdAt }) => stored || createdAt
+})
 /** A text written by the service; initially null. */
 export const keptTextOrNull = (description: string) => kept<string | null>(Type.String(), null, description)
 /** Texts written by the service; initially empty. */

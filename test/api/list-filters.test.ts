@@ -41,10 +41,10 @@ t.test('every list takes a filter over each field of its objects', async (t) => 
       await filtersEachField(t, ask, resource.path, resource.listKey)
     })
   }
-  for (const { parent, nested } of nestedLists(resources)) {
+  for (const { parent, child, nested } of nestedLists(resources)) {
     await t.test(`${parent.name}/${nested.name}`, async (t) => {
       const [{ id }] = (await ask(parent.path)).json[parent.listKey]
-      await filtersEachField(t, ask, `${parent.path}/${id}/${nested.name}`, nested.name)
+      await filtersEachField(t, ask, `${parent.path}/${id}/${nested.name}`, child.listKey)
     })
   }
   t.same(faults, [])

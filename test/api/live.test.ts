@@ -34,7 +34,8 @@ function tunnel(number: number, of: LiveSession, publicUrl: string): LiveTunnel 
     region: 'global',
     metadata: 'm',
     labels: publicUrl === '' ? { app: 'web' } : {},
-    forwardsTo: 'http://localhost:3000'
+    forwardsTo: 'http://localhost:3000',
+    pooled: publicUrl.includes('pool')
   }
 }
 
@@ -107,6 +108,11 @@ t.test('agents and their tunnels are shown, newest first, and are not stored', a
   t.match((await ask('/tunnels')).json.tunnels, [
     { public_url: '', labels: { app: 'web' }, tunnel_session: { id: first.id } },
     { public_url: 'https://a.agents.test', proto: 'https', forwards_to: 'http://localhost:3000' }
+  ])
+  agents.open = [tunnel(3, first, 'https://pool.agents.test'), tunnel(4, first, 'https://b.agents.test')]
+  t.match((await ask('/endpoints')).json.endpoints, [
+    { url: 'https://b.agents.test', pooling_enabled: false },
+    { url: 'https://pool.agents.test', pooling_enabled: true }
   ])
   for (const path of ['/tunnels', '/tunnel_sessions', '/endpoints']) {
     t.equal(word(t, await ask(`${path}?before_id=ipp_1`)), 'QUERY_INVALID', path)

@@ -1,7 +1,7 @@
 import 'reflect-metadata'
 import { SubjectAlternativeNameExtension } from '@peculiar/x509'
 import { idOf } from './bench.js'
-import { authority, issue, revocationList } from './certificates.js'
+import { authority, issue, requestCertificate, revocationList } from './certificates.js'
 
 /** Bodies of one resource; `full` and `change` give every field that a client may give. */
 export interface Bodies {
@@ -140,6 +140,26 @@ export const bodies: Readonly<Record<string, Bodies>> = {
   abuse_report: {
     full: { metadata: '{"a":1}', urls: ['https://bad.example.com/a', 'http://bad.example.com/b'], status: 'PENDING' },
     change: { metadata: '{"a":2}', status: 'PROCESSED' }
+  },
+  kubernetes_operator: {
+    full: {
+      ...described,
+      enabled_features: ['bindings', 'ingress'],
+      region: 'eu',
+      deployment: { name: 'ngrok-operator', namespace: 'ngrok', version: '0.19.0', cluster_name: 'one' },
+      binding: {
+        endpoint_selectors: ['endpoint.host.endsWith(".one")'],
+        csr: (await requestCertificate('ec')).pem,
+        ingress_endpoint: 'ingress.example.com:443'
+      }
+    },
+    change: {
+      ...changed,
+      enabled_features: ['gateway'],
+      region: 'global',
+      deployment: { name: 'other', namespace: 'others', version: '0.20.0', cluster_name: 'two' },
+      binding: { endpoint_selectors: ['true', 'endpoint.port == 80'], ingress_endpoint: 'other.example.com:443' }
+    }
   },
   endpoint: {
     full: {

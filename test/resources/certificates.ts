@@ -35,6 +35,21 @@ interface Wanted {
   readonly notAfter?: Date
 }
 
+/** A certificate signing request with its key (PKCS #10). */
+export async function requestCertificate(
+  algorithm: Algorithm,
+  modulusLength = 2048
+): Promise<{ readonly pem: string; readonly keys: webcrypto.CryptoKeyPair }> {
+  const asked = algorithm === 'rsa' ? { ...ALGORITHMS.rsa, modulusLength } : ALGORITHMS[algorithm]
+  const keys = (await webcrypto.subtle.generateKey(asked, true, ['sign', 'verify'])) as webcrypto.CryptoKeyPair
+  const request = await x509.Pkcs10CertificateRequestGenerator.create({
+    name: 'CN=someone else',
+    keys,
+    signingAlgorithm: ALGORITHMS[algorithm]
+  })
+  return { pem: `${request.toString('pem')}\n`, keys }
+}
+
 /** A certificate with its key: signed by `issuer`, or by itself. */
 export async function issue({ subject, issuer, algorithm = 'ec', ...rest }: Wanted): Promise<Identity> {
   const keys = (await webcrypto.subtle.generateKey(ALGORITHMS[algorithm], true, [

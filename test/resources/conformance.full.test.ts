@@ -297,7 +297,8 @@ t.test('the registry', async (t) => {
     '/app/sessions': ['application_sessions', 'as'],
     '/ssh_credentials': ['ssh_credentials', 'sshcr'],
     '/reserved_addrs': ['reserved_addrs', 'ra'],
-    '/abuse_reports': ['abuse_reports', 'abrp']
+    '/abuse_reports': ['abuse_reports', 'abrp'],
+    '/kubernetes_operators': ['operators', 'k8sop']
   }
   t.same(Object.fromEntries(resources.map(({ path, listKey, idPrefix }) => [path, [listKey, idPrefix]])), expected)
   for (const resource of resources.filter((one) => !writable.includes(one))) {

@@ -1,6 +1,6 @@
 import { ControlError } from '../../control/errors.js'
 import { claimText, isShared, passOn } from '../../control/pooled-claims.js'
-import { hostsMustBeReserved, mustCarryBytes } from '../../control/record-rules.js'
+import { hostsMustBeReserved, mustCarryBytes, userOfAddress } from '../../control/record-rules.js'
 import { Catalogue, everyRecord } from '../../control/records.js'
 import { ownersMustExist } from '../../control/rights.js'
 import { reservedDomain } from '../../resources/domains.js'
@@ -182,10 +182,12 @@ class Writing {
     }
   }
 
-  /** Checks that no remaining edge or cloud endpoint uses the name of a deleted reserved domain. */
+  /** Checks that no remaining edge or cloud endpoint uses the name of a deleted reserved domain, or a deleted reserved address. */
   async mustNotBeServed(gone: readonly Gone[]): Promise<void> {
     const domains = new Map<unknown, string>()
     for (const { before } of gone) {
+      const user = await userOfAddress(this.#tx, before)
+      if (user !== undefined) this.#inUse(textOf(before), user)
       if (before.kind === reservedDomain.name) domains.set(before.body.domain, textOf(before))
     }
     if (domains.size === 0) return

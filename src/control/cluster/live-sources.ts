@@ -31,6 +31,8 @@ export interface LiveTunnel {
   /** Empty for one that has a URL. */
   readonly labels: Readonly<Record<string, string>>
   readonly forwardsTo: string
+  /** True if others may share its URL. Processes of older versions do not say it. */
+  readonly pooled?: boolean
 }
 
 /** A command to the session of an agent. */

@@ -313,6 +313,10 @@ t.test('records that a document does not have stay, unless it prunes', async (t)
   t.match(await refused(imported(store, domain, { seal, prune: true })), [
     { code: 'IN_USE', path: ['records', 'https_edge', 0] }
   ])
+  const address = edited(document, (loose) => delete loose.records.reserved_addr)
+  t.match(await refused(imported(store, address, { seal, prune: true })), [
+    { code: 'IN_USE', path: ['records', 'tcp_edge', 0] }
+  ])
   const held = edited(document, ({ records }) =>
     records.reserved_domain.push({ id: idOf('rd', 7), fields: { domain: 'db.example.com' } })
   )

@@ -43,7 +43,8 @@ export class LiveAgents implements LiveSources {
 
   tunnels(): Iterable<LiveTunnel> {
     const shown = new Map<string, LiveTunnel>()
-    for (const { id, startedAt, session, url, proto, metadata, labels, forwardsTo } of this.#registry.tunnels()) {
+    for (const tunnel of this.#registry.tunnels()) {
+      const { id, startedAt, session, url, proto, metadata, labels, forwardsTo, pooled } = tunnel
       shown.set(id, {
         id,
         startedAt,
@@ -53,7 +54,8 @@ export class LiveAgents implements LiveSources {
         region: this.#region,
         metadata,
         labels: labels ?? {},
-        forwardsTo
+        forwardsTo,
+        pooled
       })
     }
     return shown.values()

@@ -119,6 +119,7 @@ export class TunnelCalls<G extends Grant> {
       forwardsTo,
       metadata,
       proxyProtocol: 0,
+      pooled: false,
       http2,
       startedAt: this.#host.clock.wall()
     })
@@ -197,7 +198,8 @@ export class TunnelCalls<G extends Grant> {
     this.#drop(id, false)
     const { forwardsTo, proxyProtocol } = request
     const { url } = place
-    const options = { id, labels: undefined, proto, url, name, description, forwardsTo, metadata, proxyProtocol, http2 }
+    const texts = { name, description, forwardsTo, metadata }
+    const options = { id, labels: undefined, proto, url, ...texts, proxyProtocol, pooled, http2 }
     const tunnel = new Tunnel(this.#session, { ...options, startedAt: clock.wall() })
     place.join(tunnel)
     this.#hold(tunnel, place)

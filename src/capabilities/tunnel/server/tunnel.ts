@@ -52,6 +52,8 @@ interface TunnelOptions {
   readonly forwardsTo: string
   readonly metadata: string
   readonly proxyProtocol: 0 | 1 | 2
+  /** True for an endpoint that may share its URL. */
+  readonly pooled: boolean
   /** HTTP is spoken as HTTP/2, by prior knowledge; else as HTTP/1.1. */
   readonly http2: boolean
   /** Wall clock, milliseconds since the epoch. */
@@ -72,6 +74,7 @@ export class Tunnel {
   readonly forwardsTo: string
   readonly startedAt: number
   readonly http2: boolean
+  readonly pooled: boolean
   readonly session: TunnelCarrier
   name: string
   description: string
@@ -92,6 +95,7 @@ export class Tunnel {
     this.metadata = options.metadata
     this.startedAt = options.startedAt
     this.http2 = options.http2
+    this.pooled = options.pooled
     this.#proxyProtocol = options.proxyProtocol
   }
 
