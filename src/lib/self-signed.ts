@@ -33,6 +33,7 @@ export interface Validity {
 
 /** Algorithm of the keys that are made here. */
 export const SIGNING_ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
+/** Milliseconds of a day. */
 const DAY = 86_400_000
 /** Tolerance for slow clocks of other machines (ms). */
 const BACKDATED = DAY
