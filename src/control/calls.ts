@@ -109,6 +109,7 @@ export interface Written extends Shown, Done {
   readonly uri: string
 }
 
+/** A page of a list, and which of its objects are in it. */
 export interface ListRequest {
   /** Ids of the parents. */
   readonly path: PathValues

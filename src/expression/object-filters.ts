@@ -10,6 +10,7 @@ export type FieldReader = (path: string) => unknown
 /** Returns true if an object passes; false also if the filter cannot be evaluated. */
 export type ObjectFilter = (read: FieldReader) => boolean
 
+/** A filter, or the reason why its source is refused. */
 export type CompiledFilter =
   | { readonly ok: true; readonly filter: ObjectFilter }
   /** `start`: offset of the problem in the source (UTF-16 units). */

@@ -316,7 +316,7 @@ t.test('paths that name nothing are 404 and reach no account', async (t) => {
     '//ip_policies',
     '/ip_policies/a/b',
     '/edges',
-    '/edges/https/a/routes/b/kerberos'
+    '/edges/https/a/routes/b/nothing'
   ]) {
     t.equal((await ask(path)).status, 404, path)
   }

@@ -1,8 +1,9 @@
 import t from 'tap'
 import Schema from 'typebox/schema'
 import type { Readiness } from '../../src/api/health-routes.js'
+import { nestedLists } from '../../src/api/resource-routes.js'
 import { EXCHANGE_CRITERIA } from '../../src/capabilities/recorder/exchanges.js'
-import { resources } from '../../src/resources/registry.js'
+import { aliases, resources } from '../../src/resources/registry.js'
 import { BASE, make, openAccount } from './account.js'
 
 interface Parameter {
@@ -39,7 +40,8 @@ const OTHER_QUERIES: Readonly<Record<string, readonly string[]>> = {
 /** Lists of records, which take a filter. */
 const RECORD_LISTS: readonly string[] = [
   ...resources.filter(({ operations }) => operations.includes('list')).map(({ path }) => path),
-  '/vaults/{id}/secrets'
+  ...aliases.map(({ alias }) => alias.path),
+  ...nestedLists(resources).map(({ parent, nested }) => `${parent.path}/{id}/${nested.name}`)
 ]
 
 const { ask } = await openAccount(t, {

@@ -139,6 +139,7 @@ t.test('an empty account refuses a document without secrets, with every place', 
       'credential',
       'event_destination',
       'https_edge_route',
+      'kubernetes_operator',
       'ssh_certificate_authority',
       'tls_certificate',
       'vault_secret'

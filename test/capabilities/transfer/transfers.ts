@@ -172,6 +172,11 @@ function distinct(value: unknown, number: number): unknown {
   const text = String(value)
   if (number === 0) return value
   if (/^[\d.:a-f]+\/\d+$/.test(text)) return `10.${number}.0.0/16`
+  if (text.startsWith('ssh-ed25519 ')) {
+    const key = Buffer.from(text.slice('ssh-ed25519 '.length), 'base64')
+    key[key.length - 1] = number
+    return `ssh-ed25519 ${key.toString('base64')}`
+  }
   if (text.startsWith('/')) return `${text}${number}`
   return text.includes('example') ? text.replace('example', `example${number}`) : `${text}${number}`
 }
