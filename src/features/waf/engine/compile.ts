@@ -164,15 +164,14 @@ function lastFormLink(parts: LinkParts): Link {
   const needs = negated ? undefined : matcher.needs
   return (transaction) => {
     const list = targets(transaction)
-    const { items } = list
-    if (items.length === 0) return false
+    if (list.size === 0) return false
     const chain = scope.equal(list, last, transaction.meter)
     if (needs !== undefined && !meetsNeeds(scope.characters(list, chain, transaction.meter), needs)) return false
-    if (mayMatch !== undefined && items.length > 1) {
+    if (mayMatch !== undefined && list.size > 1) {
       if (!mayMatch(scope.joined(list, chain, transaction.meter), transaction)) return false
     }
     let matched = false
-    for (const target of items) {
+    for (const target of list.items) {
       const form = scope.form(target, chain, transaction.meter)
       if (matcher.matches(form, transaction) === negated) continue
       matched = true

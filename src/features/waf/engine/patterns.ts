@@ -11,6 +11,8 @@ import { WorkExceeded } from './transformation-chains.js'
 const CAPTURE_WINDOW = 2_048
 /** Maximum number of offsets of groups that rules can name: TX:0 to TX:9. */
 const CAPTURE_SLOTS = 20
+/** Maximum number of values of a pattern whose groups are kept, and of their characters. */
+const MAX_KNOWN = { values: 32, characters: 64 }
 /** Cells for the states of all patterns of a rule set: about 12 MB in each thread. */
 const STATE_CELLS = 3_000_000
 
@@ -24,6 +26,8 @@ export class RulePattern {
   readonly #program: RegexProgram
   readonly #single: Automaton
   readonly #joined: Automaton | undefined
+  /** Groups of matches in short values, which repeat from request to request: names of fields and types of content. */
+  readonly #known = new Map<string, readonly string[]>()
 
   /** `written`: the pattern as text. */
   constructor(written: string, program: RegexProgram, memory: StateMemory) {
@@ -59,9 +63,18 @@ export class RulePattern {
   capture(text: string, transaction: Transaction): boolean {
     const end = this.#end(this.#single, text, transaction)
     if (end < 0) return false
+    const known = this.#known.get(text)
+    if (known !== undefined) {
+      transaction.capture(known)
+      return true
+    }
     const near = Math.max(0, end - CAPTURE_WINDOW)
     let groups = this.#groups(text, near, end, transaction)
     if (groups.length === 0 && near > 0) groups = this.#groups(text, 0, end, transaction)
+    if (text.length <= MAX_KNOWN.characters) {
+      if (this.#known.size >= MAX_KNOWN.values) this.#known.clear()
+      this.#known.set(text, groups)
+    }
     transaction.capture(groups)
     return true
   }

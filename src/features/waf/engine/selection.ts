@@ -12,7 +12,12 @@ export type Selection = (transaction: Transaction) => TargetList
 interface Selector {
   readonly use: VariableUse
   readonly pattern: RulePattern | undefined
+  /** Results of the pattern by name, because names repeat from request to request. */
+  readonly known: Map<string, boolean>
 }
+
+/** Maximum number of names whose results are kept, and of their characters. */
+const MAX_KNOWN = { names: 128, characters: 64 }
 
 /** Lists of variables of a rule set. Equal lists share their values in a transaction. */
 export class Selections {
@@ -45,14 +50,14 @@ export class Selections {
 
   /** Returns whether a value belongs to an exclusion that was found while a request is handled. */
   isExcluded(target: Target, use: VariableUse, transaction: Transaction): boolean {
-    return isExcludedBy(target, { use, pattern: this.#pattern(use) }, transaction)
+    return isExcludedBy(target, { use, pattern: this.#pattern(use), known: new Map() }, transaction)
   }
 
   #selector(use: VariableUse, place: Place): Selector {
     const pattern = this.#pattern(use)
     if (pattern === undefined && use.pattern !== undefined)
       throw new PlaceError(place, `the pattern for names of ${use.collection} is not valid`)
-    return { use, pattern }
+    return { use, pattern, known: new Map() }
   }
 
   /** Returns the pattern for names of members; undefined without a valid one. */
@@ -77,20 +82,30 @@ function toList(target: Target | undefined): TargetList {
 }
 
 function select(selectors: readonly Selector[], transaction: Transaction): TargetList {
-  const targets: Target[] = []
+  const exclusions = selectors.filter(({ use }) => use.kind === 'excluded')
+  const parts: TargetList[] = []
   for (const selector of selectors) {
     const { kind, collection } = selector.use
     if (kind === 'excluded') continue
-    const values = transaction.collection(collection)
-    transaction.spend(values.length)
+    const all = transaction.wholeList(collection)
+    transaction.spend(all.items.length)
+    let { items } = all
     if (kind === 'count') {
-      const count = values.filter((target) => matches(target, selector, transaction)).length
-      targets.push(new Target(`&${collection}`, selector.use.key ?? '', String(count)))
-    } else for (const target of values) if (matches(target, selector, transaction)) targets.push(target)
+      const count = items.filter((target) => matches(target, selector, transaction)).length
+      items = [new Target(`&${collection}`, selector.use.key ?? '', String(count))]
+    } else if (selector.use.key !== undefined || selector.use.pattern !== undefined)
+      items = items.filter((target) => matches(target, selector, transaction))
+    // Values of a variable that rules change belong to other variables.
+    const excluding = CHANGING.has(collection)
+      ? exclusions
+      : exclusions.filter(({ use }) => use.collection === collection && kind === 'values')
+    if (excluding.length > 0)
+      items = items.filter((target) => !excluding.some((one) => isExcludedBy(target, one, transaction)))
+    if (items.length === 0) continue
+    parts.push(items.length === all.items.length && kind === 'values' ? all : new TargetList(items))
   }
-  const exclusions = selectors.filter(({ use }) => use.kind === 'excluded')
-  if (exclusions.length === 0) return new TargetList(targets)
-  return new TargetList(targets.filter((target) => !exclusions.some((one) => isExcludedBy(target, one, transaction))))
+  const [only = NO_TARGETS, second] = parts
+  return second === undefined ? only : TargetList.union(parts)
 }
 
 /** Returns whether a value is one that a use excludes. */
@@ -99,8 +114,15 @@ function isExcludedBy(target: Target, selector: Selector, transaction: Transacti
 }
 
 /** Returns whether a member of the collection is selected. A member of MATCHED_VARS has the collection and the name that it matched with. */
-function matches({ key }: Target, { use, pattern }: Selector, transaction: Transaction): boolean {
+function matches({ key }: Target, { use, pattern, known }: Selector, transaction: Transaction): boolean {
   if (use.key !== undefined) return key === use.key
   if (use.pattern === undefined) return true
-  return pattern?.test(key, transaction) ?? false
+  if (key.length > MAX_KNOWN.characters) return pattern?.test(key, transaction) ?? false
+  let result = known.get(key)
+  if (result === undefined) {
+    result = pattern?.test(key, transaction) ?? false
+    if (known.size >= MAX_KNOWN.names) known.clear()
+    known.set(key, result)
+  }
+  return result
 }

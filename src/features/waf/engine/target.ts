@@ -29,15 +29,35 @@ export class Target {
 
 /** Values that a rule examines. The joined form of all of them is computed once for each transformation chain. */
 export class TargetList {
-  readonly items: readonly Target[]
+  #items: readonly Target[] | undefined
   readonly joined: (string | undefined)[] = []
   /** Characters of all values by the number of the transformation chain, as bits. */
   readonly characters: (Int32Array | undefined)[] = []
   /** Chain with the same results for all values, by the number of the transformation chain. */
   readonly equals: (number | undefined)[] = []
 
-  constructor(items: readonly Target[]) {
-    this.items = items
+  /** Lists of the values, one after the other, that other lists have too; undefined for a list of its own. */
+  readonly parts: readonly TargetList[] | undefined
+
+  constructor(items: readonly Target[] | undefined, parts?: readonly TargetList[]) {
+    this.#items = items
+    this.parts = parts
+  }
+
+  /** Number of values. */
+  get size(): number {
+    return this.#items?.length ?? (this.parts ?? []).reduce((sum, { size }) => sum + size, 0)
+  }
+
+  /** Returns the list of all values of lists. */
+  static union(parts: readonly TargetList[]): TargetList {
+    return new TargetList(undefined, parts)
+  }
+
+  /** All values. Those of a union are collected when they are needed: most rules only look at the joined text. */
+  get items(): readonly Target[] {
+    this.#items ??= (this.parts ?? []).flatMap(({ items }) => items)
+    return this.#items
   }
 }
 

@@ -1,5 +1,5 @@
 import type { VariableUse } from '../seclang/rule.js'
-import { Target, type TargetList } from './target.js'
+import { Target, TargetList } from './target.js'
 import { type Meter, WorkExceeded } from './transformation-chains.js'
 
 /** A rule that matched. */
@@ -72,6 +72,8 @@ export class Transaction {
   #sourceLink: object | undefined
   #captures: readonly string[] = []
   readonly #values = new Map<string, readonly Target[]>()
+  /** Lists of all values of variables that rules do not change. */
+  readonly #whole = new Map<string, TargetList>()
   #removed: Uint8Array | undefined
   #ownsRemoved = false
   #excluded: Map<number, VariableUse[]> | undefined
@@ -147,6 +149,7 @@ export class Transaction {
   /** Sets the values of a variable. */
   set(collection: string, values: readonly Target[]): void {
     this.#values.set(collection, values)
+    this.#whole.delete(collection)
     this.lists.length = 0
   }
 
@@ -171,6 +174,18 @@ export class Transaction {
       default:
         return this.#values.get(name) ?? NO_VALUES
     }
+  }
+
+  /** Returns the list of all values of a variable; equal calls return the same list unless rules change the variable. */
+  wholeList(name: string): TargetList {
+    const known = this.#whole.get(name)
+    if (known !== undefined) return known
+    const values = this.collection(name)
+    // A rule that examines MATCHED_VARS adds to its array.
+    if (!this.#values.has(name)) return new TargetList([...values])
+    const list = new TargetList(values)
+    this.#whole.set(name, list)
+    return list
   }
 
   /** Returns the target of one variable of TX; `name` is in lower case. */

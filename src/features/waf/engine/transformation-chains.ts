@@ -78,12 +78,15 @@ export class TransformationChains {
     if (known !== undefined) return known
     const { parent, step } = this.#chains[chain] as Chain
     const before = this.equal(list, parent, meter)
-    let equal = chain
-    if (step.mayChange !== undefined) {
+    let changes = true
+    if (step.mayChange !== undefined && list.parts !== undefined)
+      changes = list.parts.some((part) => this.equal(part, chain, meter) !== this.equal(part, parent, meter))
+    else if (step.mayChange !== undefined) {
       const joined = this.joined(list, before, meter)
       meter.budget -= joined.length
-      if (!step.mayChange(joined, list.items.length - 1)) equal = before
+      changes = step.mayChange(joined, list.items.length - 1)
     }
+    const equal = changes ? chain : before
     list.equals[chain] = equal
     return equal
   }
@@ -93,11 +96,17 @@ export class TransformationChains {
     const known = list.characters[chain]
     if (known !== undefined) return known
     const bits = new Int32Array(BIT_WORDS)
-    for (const target of list.items) {
-      const form = this.form(target, chain, meter)
-      meter.budget -= form.length
-      addCharacters(bits, form)
-    }
+    if (list.parts === undefined) {
+      for (const target of list.items) {
+        const form = this.form(target, chain, meter)
+        meter.budget -= form.length
+        addCharacters(bits, form)
+      }
+    } else
+      for (const part of list.parts) {
+        const others = this.characters(part, this.equal(part, chain, meter), meter)
+        for (let i = 0; i < BIT_WORDS; i++) bits[i] = (bits[i] as number) | (others[i] as number)
+      }
     list.characters[chain] = bits
     return bits
   }
@@ -106,13 +115,11 @@ export class TransformationChains {
   joined(list: TargetList, chain: number, meter: Meter): string {
     const known = list.joined[chain]
     if (known !== undefined) return known
-    let joined = ''
-    let first = true
-    for (const target of list.items) {
-      const form = this.form(target, chain, meter)
-      joined = first ? form : `${joined}\n${form}`
-      first = false
-    }
+    const forms =
+      list.parts === undefined
+        ? list.items.map((target) => this.form(target, chain, meter))
+        : list.parts.map((part) => this.joined(part, this.equal(part, chain, meter), meter))
+    const joined = forms.length === 1 ? (forms[0] as string) : forms.join('\n')
     meter.budget -= joined.length
     list.joined[chain] = joined
     return joined
