@@ -63,12 +63,12 @@ const JSON_BYTES = 4_096
 
 function jsonBody(): string {
   const items: object[] = []
-  const textOf = () => JSON.stringify({ items })
-  while (textOf().length < JSON_BYTES - 100) {
+  const write = () => JSON.stringify({ items })
+  while (write().length < JSON_BYTES - 100) {
     const number = items.length
     items.push({ id: number, name: `Item number ${number}`, price: 12.5, tags: ['new', 'blue'] })
   }
-  return textOf()
+  return write()
 }
 
 const POLICY = `
