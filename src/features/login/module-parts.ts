@@ -30,6 +30,7 @@ export const seconds = (description: string) =>
     unit: 'seconds'
   })
 
+/** Field of login modules: seconds after which a visitor logs in again. */
 export const longestSession = integer({
   description: 'Longest session (seconds; 0: 14 days).',
   min: 0,
