@@ -9,6 +9,7 @@ import { loginStartErrors, providerErrors } from '../features/login/provider-fet
 import { actions, features } from '../features/registry.js'
 import { wafStartErrors } from '../features/waf/errors.js'
 import { flowErrors, internalRequestErrors } from '../flow/error-codes.js'
+import { requestErrors } from '../lib/certificate-request.js'
 import { systemClock } from '../lib/clock.js'
 import type { ErrorTable } from '../lib/errors.js'
 import { fileErrors } from '../lib/files.js'
@@ -94,7 +95,7 @@ const GROUPS: readonly ErrorGroup[] = [
   {
     title: 'Certificates and keys',
     where: 'In `details.reason` of an answer of the API.',
-    tables: [x509Errors, authorityErrors]
+    tables: [x509Errors, authorityErrors, requestErrors]
   },
   {
     title: 'Certificates that are requested',

@@ -170,7 +170,8 @@ async function certify({ id, body, before, makers, secret, report }: MakeView): 
   if (csr === '') return
   const request = await readCertificateRequest(String(csr))
   if (!request.ok) {
-    report('binding.csr', request.code === 'TOO_LONG' ? request.code : 'FIELD_INVALID', request.message)
+    const code = request.code === 'TOO_LONG' ? request.code : 'FIELD_INVALID'
+    report('binding.csr', code, request.message, { reason: request.code })
     return
   }
   const now = makers.clock.wall()

@@ -252,7 +252,8 @@ async function make(
     secret(path, text) {
       secrets[path] = text
     },
-    report: (field, code, message) => problems.push({ field, code, message })
+    report: (field, code, message, details) =>
+      problems.push({ field, code, message, ...(details === undefined ? {} : { details }) })
   })
   return problems.length > 0 ? { ok: false, problems } : { ok: true, record: { ...record, secrets }, once }
 }

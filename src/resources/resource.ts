@@ -1,5 +1,5 @@
 import type { FieldCode } from '../schema/errors.js'
-import type { Body, BodyOf, Fields, Link, Makers, ResourceRecord } from '../schema/field.js'
+import type { Body, BodyOf, Fields, Link, Makers, Problem, ResourceRecord } from '../schema/field.js'
 import { linksOfMembers, type Rule } from '../schema/objects.js'
 
 /** API operations on a record. */
@@ -24,7 +24,7 @@ export interface MakeView {
   /** Seals a text under `path`. */
   secret(path: string, text: string): void
   /** Rejects the write. `field` as in requests. */
-  report(field: string, code: FieldCode, message: string): void
+  report(field: string, code: FieldCode, message: string, details?: Problem['details']): void
 }
 
 interface ResourceDefinition<F extends Fields = Fields> {
