@@ -30,8 +30,9 @@ import { recordsNaming } from './records.js'
 
 /** Uniqueness space of the names of reserved domains. */
 const DOMAIN_SPACE = 'domain'
-/** Uniqueness spaces of reserved addresses, and of the hosts and ports of edges and endpoints. */
+/** Uniqueness space of reserved addresses. */
 const ADDRESS_SPACE = 'reserved_addr'
+/** Uniqueness space of the hosts and ports of edges and endpoints. */
 const HOSTPORT_SPACE = 'hostport'
 
 /** Returns the id of the reserved domain that covers a host: with its own name, otherwise the nearest wildcard above it. */

@@ -51,14 +51,14 @@ export class ObjectFilters {
     return {
       ok: true,
       filter(read) {
-        return expression.outcome(flowOf(read)) === true
+        return expression.outcome(readingFlow(read)) === true
       }
     }
   }
 }
 
 function fieldVariable(root: string, path: string, type: string): VariableDefinition {
-  return { path: `${root}.${path}`, type, optional: true, read: (flow) => typed(readerOf(flow)(path), type) }
+  return { path: `${root}.${path}`, type, optional: true, read: (flow) => typed(fieldReader(flow)(path), type) }
 }
 
 /** Converts a value to the representation of the expression layer. */
@@ -77,12 +77,12 @@ function dataOf(value: unknown): unknown {
 }
 
 /** Returns a flow for the variables of this language, which read fields of the object alone. */
-function flowOf(read: FieldReader): Flow {
+function readingFlow(read: FieldReader): Flow {
   return { get: () => read } as Pick<Flow, 'get'> as Flow
 }
 
 const reader = flowSlot<FieldReader>('object.reader')
 
-function readerOf(flow: Flow): FieldReader {
+function fieldReader(flow: Flow): FieldReader {
   return flow.get(reader) as FieldReader
 }

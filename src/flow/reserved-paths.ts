@@ -17,6 +17,7 @@ const BACK_CHANNEL_PATH = '/.sluice/backchannel-logout'
 
 /** Start of the paths of a service provider of SAML; its id follows. */
 export const SAML_PATH = '/.sluice/saml/'
+/** Metadata or consumer path of a service provider, with its id. */
 const SAML = /^\/\.sluice\/saml\/([A-Za-z0-9_-]{1,64})(\/acs)?$/
 
 /** Returns the id of the service provider in a path of SAML; undefined for other paths. */

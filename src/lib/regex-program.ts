@@ -51,13 +51,15 @@ export const NOP = 7
 export const RUNE = 8
 export const RUNE_ANY_NOT_NL = 11
 
-/** Conditions of `EMPTY_WIDTH`. */
+/** Condition of `EMPTY_WIDTH` at the start of a line. */
 export const BEGIN_LINE = 1
+/** Condition of `EMPTY_WIDTH` at the end of a line. */
 export const END_LINE = 2
 /** Condition of `EMPTY_WIDTH` at the start of the text. */
 export const BEGIN_TEXT = 4
 /** Condition of `EMPTY_WIDTH` at the end of the text. */
 export const END_TEXT = 8
+/** Condition of `EMPTY_WIDTH` at the edge of a word. */
 export const BOUNDARY = 16
 export const NO_BOUNDARY = 32
 

@@ -52,11 +52,11 @@ export class ListFilters {
 /** Returns the CEL types of the fields of an object as responses show it. */
 export function fieldTypes(resource: Resource): Readonly<Record<string, string>> {
   const { properties = {} } = responseSchema(resource) as Schema
-  return Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, typeOf(schema)]))
+  return Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, celType(schema)]))
 }
 
 /** Returns the CEL type of a field of responses; `dyn` if it may be null, or has members. */
-function typeOf(schema: TSchema | Schema): string {
+function celType(schema: TSchema | Schema): string {
   const { type, format, anyOf } = schema as Schema & { readonly format?: string }
   if (anyOf !== undefined) return 'dyn'
   if (type === 'string') return format === 'date-time' ? 'timestamp' : 'string'

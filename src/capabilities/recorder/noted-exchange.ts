@@ -93,7 +93,7 @@ export function recordedExchange(
     explanation: null,
     waf: shownFirewall(flow),
     signedIn: isSignedIn(flow, connection),
-    rules: rulesOf(flow),
+    rules: rulesVersion(flow),
     shadow: noted?.shadow ?? null,
     repeats: noted?.repeats ?? null,
     hidden: [...read].filter((text) => text !== '')
@@ -103,7 +103,7 @@ export function recordedExchange(
 }
 
 /** Returns the version as plain data; the flow holds all rules. */
-function rulesOf(flow: Flow | undefined): RulesVersion | undefined {
+function rulesVersion(flow: Flow | undefined): RulesVersion | undefined {
   const rules = flow?.get(rulesVersionSlot)
   return rules === undefined ? undefined : { signature: rules.signature, digest: rules.digest }
 }

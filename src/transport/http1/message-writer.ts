@@ -73,7 +73,7 @@ class StreamGiver implements PieceSource {
 }
 
 /** Starts to feed `sink` from a stream or a body of another engine. */
-export function sourceOf(body: Readable | Body, sink: BodySink): PieceSource {
+export function feedSink(body: Readable | Body, sink: BodySink): PieceSource {
   if (body instanceof Readable) return new StreamGiver(body, undefined, sink)
   return body.feed?.(sink) ?? new StreamGiver(body.claim(), body, sink)
 }
@@ -141,7 +141,7 @@ export class MessageWriter implements BodySink {
       this.chunk(Buffer.from(body.buffer, body.byteOffset, body.byteLength), 0, body.length, undefined)
       this.end(NO_FIELDS)
     } else {
-      this.#giver = sourceOf(body, this)
+      this.#giver = feedSink(body, this)
       this.flush()
     }
   }

@@ -1,7 +1,7 @@
 import type { Failure, Outgoing, PieceLender, PieceSource } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { type BodySink, CodecBody, SMALL } from '../http1/body.js'
-import { sourceOf } from '../http1/message-writer.js'
+import { feedSink } from '../http1/message-writer.js'
 import { trailerFields } from './heads.js'
 import type { Http2Stream } from './stream.js'
 
@@ -37,7 +37,7 @@ export class AnswerWriter implements BodySink {
     } else if (body instanceof CodecBody && !body.transformed) {
       this.#giver = body
       body.sendTo(this)
-    } else this.#giver = sourceOf(body, this)
+    } else this.#giver = feedSink(body, this)
     this.flush()
   }
 

@@ -64,13 +64,14 @@ t.test('what the entry refuses, or does not have, the policy is told', async (t)
 })
 
 t.test('an entry that is too talkative, breaks off or never answers', async (t) => {
+  // A connection whose long answer was read to its end is used again.
   const upstream = await RawUpstream.start(t, async (peer) => {
-    const { line } = await peer.request()
-    if (line.includes('/large')) peer.send(`HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n${'x'.repeat(300_000)}`)
-    else if (line.includes('/broken')) {
-      peer.send('HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc')
-      peer.end()
+    for (let line = ''; !line.includes('/broken'); ) {
+      line = (await peer.request()).line
+      if (line.includes('/large')) peer.send(`HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n${'x'.repeat(300_000)}`)
     }
+    peer.send('HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc')
+    peer.end()
   })
   const sluice = await startSluice(t)
   const { id } = await create(sluice, '/backends/static', { address: `127.0.0.1:${upstream.port}` })

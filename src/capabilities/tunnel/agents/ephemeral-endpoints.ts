@@ -101,7 +101,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     const { hosts } = this.#parts.holder.current().tables.edges
     const port = proto === 'tcp' ? undefined : PORTS[proto]
     return hosts.exactly(host).some(({ edge, endpoint }) => {
-      return edge.pool !== undefined && endpoint?.port === port && protoOf(edge) === proto
+      return edge.pool !== undefined && endpoint?.port === port && findProto(edge) === proto
     })
   }
 
@@ -237,7 +237,7 @@ function sharing(units: ReadonlyMap<string, Unit>, agents: number): ReadonlyMap<
   return changed ? shared : undefined
 }
 
-function protoOf({ protocol, passthrough }: CompiledEdge): string {
+function findProto({ protocol, passthrough }: CompiledEdge): string {
   return passthrough === true ? 'tls' : protocol
 }
 

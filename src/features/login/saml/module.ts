@@ -16,6 +16,7 @@ import { consumerOf, LONGEST_METADATA } from './service-provider.js'
 
 /** Maximum size of a certificate or key (bytes). */
 const LONGEST_PEM = 16 * 1024
+/** Maximum number of authorized groups. */
 const MAX_GROUPS = 1_000
 
 const ENTITY = /<(?:[\w.-]+:)?EntityDescriptor\b[^<>]*?\sentityID\s*=\s*(?:"([^"<>]+)"|'([^'<>]+)')/

@@ -3,7 +3,7 @@ import type { ChangeTest } from '../changes.js'
 import type { Target, TargetList } from './target.js'
 
 /** Maps text of Latin-1 code units. */
-export type Transformation = (text: string) => string
+type Transformation = (text: string) => string
 
 /** A step of a chain. */
 export interface ChainStep {
