@@ -38,7 +38,8 @@ for (const [name, { read, pieces }] of Object.entries(READERS)) {
           if (!(error instanceof Error)) throw error
         }
       }
-      t.equal(await fastGrowth(800_000, input, run), undefined, JSON.stringify(piece))
+      // A quarter of it must be too large for the young generation of the heap, or garbage collection makes the growth.
+      t.equal(await fastGrowth(1_600_000, input, run), undefined, JSON.stringify(piece))
     }
   })
 }
