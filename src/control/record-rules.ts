@@ -33,7 +33,7 @@ const DOMAIN_SPACE = 'domain'
 /** Uniqueness space of reserved addresses. */
 const ADDRESS_SPACE = 'reserved_addr'
 /** Uniqueness space of the hosts and ports of edges and endpoints. */
-const HOSTPORT_SPACE = 'hostport'
+export const HOSTPORT_SPACE = 'hostport'
 
 /** Returns the id of the reserved domain that covers a host: with its own name, otherwise the nearest wildcard above it. */
 export async function keeperOfHost(reader: StoreReader, host: string): Promise<string | undefined> {

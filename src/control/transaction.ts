@@ -25,6 +25,7 @@ import { mustPassTests, type PolicyTesting } from './policy-tests.js'
 import { claimText, isShared, passOn } from './pooled-claims.js'
 import {
   addressMustBeFree,
+  HOSTPORT_SPACE,
   hostsMustBeReserved,
   matchesMustBePossible,
   mustCarryBytes,
@@ -36,9 +37,6 @@ import {
 import type { Catalogue, Records, Versioned } from './records.js'
 import { type RecordedChange, recordedChange } from './revision-note.js'
 import type { Touched } from './units.js'
-
-/** Uniqueness space of the hosts and ports of edges and cloud endpoints. */
-const HOSTPORTS = 'hostport'
 
 /**
  * Returns the records to delete with `root`, the root first, dependent records after it. Fails with `IN_USE` if a remaining
@@ -292,7 +290,7 @@ export class Draft {
       if (await isShared(this.tx, claim, error.keeper)) return
       const details = { taken_by: `${kind} ${id}` }
       const pools = kind === endpoint.name && record.kind === endpoint.name
-      const alone = space === HOSTPORTS ? ': a host and port belongs to one edge or endpoint of any kind' : ''
+      const alone = space === HOSTPORT_SPACE ? ': a host and port belongs to one edge or endpoint of any kind' : ''
       const why = pools ? ': endpoints share a URL only if all of them have pooling_enabled' : alone
       throw new ControlError(controlErrors.ALREADY_EXISTS, `${field} is taken by ${kind} ${id}${why}`, {
         field,

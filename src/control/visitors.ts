@@ -1,8 +1,8 @@
 import type { Clock } from '../lib/clock.js'
 import { type Json, timestampText } from '../lib/json.js'
 import { UserAgents } from '../lib/user-agent.js'
-import { httpsEdgeRoute } from '../resources/edges.js'
-import { endpoint } from '../resources/endpoints.js'
+import { httpsEdge, httpsEdgeRoute } from '../resources/edges.js'
+import { cloudEndpointPath } from '../resources/endpoints.js'
 import { pathOf } from '../resources/present.js'
 import { applicationSession, applicationUser } from '../resources/visitors.js'
 import type { ResourceRecord } from '../schema/field.js'
@@ -126,8 +126,8 @@ export class Visitors {
   async #placeOf(owner: string): Promise<Readonly<Record<'endpoint' | 'edge' | 'route', Json>>> {
     const { store, declared, baseUrl } = this.#parts
     const none = { endpoint: null, edge: null, route: null }
-    if (owner.startsWith(`${endpoint.idPrefix}_`))
-      return { ...none, endpoint: { id: owner, uri: `${baseUrl()}${endpoint.path}/${owner}` } }
+    const cloud = cloudEndpointPath(owner)
+    if (cloud !== undefined) return { ...none, endpoint: { id: owner, uri: `${baseUrl()}${cloud}` } }
     if (!owner.startsWith(`${httpsEdgeRoute.idPrefix}_`)) return none
     const body = declared.find(httpsEdgeRoute.name, owner)?.body ?? (await store.get(httpsEdgeRoute.name, owner))?.body
     const edge = (body as { readonly edge_id?: string } | undefined)?.edge_id
@@ -135,7 +135,7 @@ export class Visitors {
     const route = pathOf(httpsEdgeRoute, { id: owner, body: { edge_id: edge } })
     return {
       ...none,
-      edge: { id: edge, uri: `${baseUrl()}/edges/https/${edge}` },
+      edge: { id: edge, uri: `${baseUrl()}${httpsEdge.path}/${edge}` },
       route: { id: owner, uri: `${baseUrl()}${route}` }
     }
   }

@@ -1,3 +1,4 @@
+import { shorten } from '../lib/printable.js'
 import { forEachChild, literal, type Node } from './cel-parser.js'
 import { boundBy, isBind } from './compile-macros.js'
 import type { MisreadLiteral } from './expression.js'
@@ -355,9 +356,7 @@ function spanOf({ start, end }: Node): { readonly start: number; readonly end: n
   return { start, end }
 }
 
-function short(text: string): string {
-  return text.length <= SHOWN ? text : `${text.slice(0, SHOWN)}…`
-}
+const short = (text: string): string => shorten(text, SHOWN)
 
 function quoted(text: string): string {
   return `'${text.replace(/[\\']/g, '\\$&')}'`

@@ -1,7 +1,7 @@
 import { type Flow, flowSlot } from './flow.js'
 
 /** A value that a rule of the web application firewall matched. Its texts hold values of the message; `shownFirewall` redacts them. */
-interface FirewallMatch {
+export interface FirewallMatch {
   readonly id: number
   readonly message: string
   readonly severity: string

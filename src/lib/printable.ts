@@ -55,7 +55,12 @@ const ENTITIES: Readonly<Record<string, string>> = {
   "'": '&#39;'
 }
 
-/** Escapes a text for the content and the attributes of HTML. */
+/** Escapes a text for the content and the attributes of HTML and XML. */
 export function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (character) => ENTITIES[character] as string)
+}
+
+/** Returns a text of at most `length` UTF-16 units, with an ellipsis behind what is cut. */
+export function shorten(text: string, length: number): string {
+  return text.length > length ? `${text.slice(0, length)}…` : text
 }

@@ -1,3 +1,4 @@
+import { appendTo } from './lists.js'
 import { ALT, ALT_MATCH, isWord, MATCH, type RegexProgram, RUNE, RUNE_ANY_NOT_NL } from './regex-program.js'
 
 /** Latin-1 characters as bits: one for each character. */
@@ -18,7 +19,7 @@ export function findNeeds(program: Tables): Int32Array {
   const marks = markSets(program)
   const forward = frontier(program, marks, [program.start], (pc) => following(program, pc), new Set(ends))
   const before = predecessors(program)
-  const backward = frontier(program, marks, ends, (pc) => before[pc] ?? [], new Set([program.start]))
+  const backward = frontier(program, marks, ends, (pc) => before.get(pc) ?? [], new Set([program.start]))
   return Int32Array.from([...(forward ?? []), ...(backward ?? [])])
 }
 
@@ -65,15 +66,9 @@ function following({ ops, outs, args }: Tables, pc: number): readonly number[] {
   return op === ALT || op === ALT_MATCH ? [outs[pc] as number, args[pc] as number] : [outs[pc] as number]
 }
 
-function predecessors(program: Tables): readonly (number[] | undefined)[] {
-  const before: (number[] | undefined)[] = new Array(program.ops.length).fill(undefined)
-  for (let pc = 0; pc < program.ops.length; pc++) {
-    for (const next of following(program, pc)) {
-      const known = before[next]
-      if (known === undefined) before[next] = [pc]
-      else known.push(pc)
-    }
-  }
+function predecessors(program: Tables): ReadonlyMap<number, readonly number[]> {
+  const before = new Map<number, number[]>()
+  for (let pc = 0; pc < program.ops.length; pc++) for (const next of following(program, pc)) appendTo(before, next, pc)
   return before
 }
 

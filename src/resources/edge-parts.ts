@@ -6,13 +6,35 @@ import {
   type Unit,
   upstreamKey
 } from '../runtime/plan.js'
-import { text } from '../schema/fields.js'
-import { module } from '../schema/objects.js'
+import { text, texts } from '../schema/fields.js'
+import { refusalOfTcpHost } from '../schema/formats.js'
+import { module, type RuleView } from '../schema/objects.js'
 import { ref, refs, type Target } from '../schema/references.js'
 import { certificateAuthority } from './certificates.js'
 import { pathOf } from './present.js'
 import type { Resource } from './resource.js'
 import { type PlannedRecord, secretAt } from './units.js'
+
+/** Returns the field with the pairs that an edge serves. */
+export function hostportsField(description: string) {
+  return texts({
+    description,
+    item: 'A host and a port.',
+    form: 'hostport',
+    bytes: 300,
+    max: 100,
+    distinct: true,
+    unique: 'hostport'
+  })
+}
+
+/** Reports hosts that an edge cannot serve: on its own ports, or at TLS listeners, where clients name them. */
+export function checkTcpHosts({ body, report }: RuleView, isNamed: boolean): void {
+  for (const [index, hostport] of ((body.hostports ?? []) as readonly string[]).entries()) {
+    const refusal = refusalOfTcpHost(hostport, isNamed)
+    if (refusal !== undefined) report(`hostports[${index}]`, 'FIELD_INVALID', refusal)
+  }
+}
 
 /** Returns the module that forwards traffic. `targets`: kinds of backends that can carry it. */
 export function backendModule(targets: readonly Target[]) {

@@ -2,14 +2,14 @@ import Type from 'typebox'
 import { moduleFields, moduleRules } from '../features/registry.js'
 import { siteNameOf } from '../runtime/names.js'
 import { type EdgeTls, type Hsts, policyKey } from '../runtime/plan.js'
-import { choice, computed, constant, described, flag, integer, text, texts } from '../schema/fields.js'
-import { FORMS, refusalOfTcpHost } from '../schema/formats.js'
+import { choice, computed, constant, described, flag, integer, text } from '../schema/fields.js'
+import { FORMS } from '../schema/formats.js'
 import { responseSchema } from '../schema/json-schema.js'
 import { module, type RuleView } from '../schema/objects.js'
 import { parent, writtenById } from '../schema/references.js'
 import { minTlsVersion } from '../schema/tls-version.js'
 import { HTTP_BACKENDS, TCP_BACKENDS } from './backends.js'
-import { backendModule, mutualTls, plannedModules, policyTests } from './edge-parts.js'
+import { backendModule, checkTcpHosts, hostportsField, mutualTls, plannedModules, policyTests } from './edge-parts.js'
 import { present } from './present.js'
 import { defineResource, type RecordOf } from './resource.js'
 import { authorityKey, edgeKey, ownName, planned, routeKey, splitHostport, tcpEdgeKey } from './units.js'
@@ -105,16 +105,9 @@ export const httpsEdge = defineResource({
   events: 'edge_https',
   fields: {
     ...described,
-    hostports: texts({
-      description:
-        'host:port pairs that it serves. An extension of Sluice: the host may be *, for each host that no other edge has, or have one label that is a star (api.*.example.com).',
-      item: 'A host and a port.',
-      form: 'hostport',
-      bytes: 300,
-      max: 100,
-      distinct: true,
-      unique: 'hostport'
-    }),
+    hostports: hostportsField(
+      'host:port pairs that it serves. An extension of Sluice: the host may be *, for each host that no other edge has, or have one label that is a star (api.*.example.com).'
+    ),
     mutual_tls: mutualTls(),
     tls_termination: module('How TLS ends here.', {
       terminate_at: constant('edge', 'Where TLS ends; always edge.'),
@@ -168,14 +161,6 @@ function preloadable({ body, report }: RuleView): void {
 /** Value of `tls` for an edge that receives its connections from TLS listeners. */
 export const PASSTHROUGH = 'passthrough'
 
-/** Reports hosts that the edge cannot serve, on its own ports or at TLS listeners. */
-function checkHosts({ body, report }: RuleView): void {
-  for (const [index, hostport] of ((body.hostports ?? []) as readonly string[]).entries()) {
-    const refusal = refusalOfTcpHost(hostport, body.tls === PASSTHROUGH)
-    if (refusal !== undefined) report(`hostports[${index}]`, 'FIELD_INVALID', refusal)
-  }
-}
-
 /** Edge for TCP traffic. */
 export const tcpEdge = defineResource({
   name: 'tcp_edge',
@@ -185,19 +170,15 @@ export const tcpEdge = defineResource({
   listKey: 'tcp_edges',
   idPrefix: 'edgtcp',
   events: 'edge_tcp',
-  rules: [{ on: ['hostports', 'tls'], check: checkHosts }, ...moduleRules('tcp')],
+  rules: [
+    { on: ['hostports', 'tls'], check: (view) => checkTcpHosts(view, view.body.tls === PASSTHROUGH) },
+    ...moduleRules('tcp')
+  ],
   fields: {
     ...described,
-    hostports: texts({
-      description:
-        'host:port pairs that it serves. With tls: passthrough they are chosen as those of HTTPS edges are, and may have a star.',
-      item: 'A host and a port.',
-      form: 'hostport',
-      bytes: 300,
-      max: 100,
-      distinct: true,
-      unique: 'hostport'
-    }),
+    hostports: hostportsField(
+      'host:port pairs that it serves. With tls: passthrough they are chosen as those of HTTPS edges are, and may have a star.'
+    ),
     tls: choice(['off', PASSTHROUGH], {
       description:
         'An extension of Sluice. passthrough: no port is opened; a TLS listener that gets a ClientHello with one of these hosts passes the ' +

@@ -1,25 +1,16 @@
 import { moduleFields, moduleRules } from '../features/registry.js'
 import { siteNameOf } from '../runtime/names.js'
 import { type ModuleConfigs, policyKey } from '../runtime/plan.js'
-import { constant, described, texts } from '../schema/fields.js'
-import { refusalOfTcpHost } from '../schema/formats.js'
+import { constant, described } from '../schema/fields.js'
 import type { RuleView } from '../schema/objects.js'
 import { LOWEST_TLS_VERSION } from '../schema/tls-version.js'
 import { TCP_BACKENDS } from './backends.js'
-import { backendModule, mutualTls, plannedModules, policyTests } from './edge-parts.js'
+import { backendModule, checkTcpHosts, hostportsField, mutualTls, plannedModules, policyTests } from './edge-parts.js'
 import { defineResource } from './resource.js'
 import { edgeKey, ownName, planned, splitHostport, tcpEdgeKey } from './units.js'
 
 /** Value of `terminate_at` for TLS that ends in Sluice. */
 const AT_EDGE = 'edge'
-
-/** Reports hosts that no TLS client can name. */
-function checkHosts({ body, report }: RuleView): void {
-  for (const [index, hostport] of ((body.hostports ?? []) as readonly string[]).entries()) {
-    const refusal = refusalOfTcpHost(hostport, true)
-    if (refusal !== undefined) report(`hostports[${index}]`, 'FIELD_INVALID', refusal)
-  }
-}
 
 /** Stored form of the modules that decide where TLS ends; undefined in records of older versions. */
 interface TlsModules {
@@ -50,22 +41,15 @@ export const tlsEdge = defineResource({
   idPrefix: 'edgtls',
   events: 'edge_tls',
   rules: [
-    { on: ['hostports'], check: checkHosts },
+    { on: ['hostports'], check: (view) => checkTcpHosts(view, true) },
     { on: ['mutual_tls', 'tls_termination'], check: checkClients },
     ...moduleRules('tls')
   ],
   fields: {
     ...described,
-    hostports: texts({
-      description:
-        'host:port pairs that it serves. A pair belongs to one edge of any kind; a host may have a star as that of an HTTPS edge.',
-      item: 'A host and a port.',
-      form: 'hostport',
-      bytes: 300,
-      max: 100,
-      distinct: true,
-      unique: 'hostport'
-    }),
+    hostports: hostportsField(
+      'host:port pairs that it serves. A pair belongs to one edge of any kind; a host may have a star as that of an HTTPS edge.'
+    ),
     backend: backendModule(TCP_BACKENDS),
     mutual_tls: mutualTls(),
     ...moduleFields('tls'),

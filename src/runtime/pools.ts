@@ -1,3 +1,5 @@
+import { appendTo } from '../lib/lists.js'
+
 /** Share of an edge in the traffic of its pool. */
 export interface Pooled {
   /** Number of endpoints behind the edge, which share its URL with other edges. @default the URL belongs to this edge alone */
@@ -53,11 +55,7 @@ export function withPools<M extends Member>(members: readonly M[], urlOf: (membe
   if (!members.some(({ edge, pool }) => edge.pool !== undefined || pool !== undefined)) return members
   const alone = members.map((member) => ({ ...member, pool: undefined }))
   const same = new Map<string, M[]>()
-  for (const member of alone) {
-    const known = same.get(urlOf(member))
-    if (known === undefined) same.set(urlOf(member), [member])
-    else known.push(member)
-  }
+  for (const member of alone) appendTo(same, urlOf(member), member)
   const pools = new Map(Array.from(same, ([url, all]) => [url, makePool(all, ({ edge }) => edge.pool)]))
   return alone.map((member) => ({ ...member, pool: member.edge.pool && pools.get(urlOf(member)) }))
 }

@@ -1,5 +1,6 @@
-import { firewallResults } from '../flow/firewall.js'
+import { type FirewallMatch, type FirewallResult, firewallResults } from '../flow/firewall.js'
 import type { Flow } from '../flow/flow.js'
+import { shorten } from '../lib/printable.js'
 import { isSensitive, REDACTED, redactText } from './redaction.js'
 
 /** Maximum number of rules that are shown of one action. */
@@ -11,30 +12,10 @@ const MAX_NAME = 128
 /** Maximum length of another text (characters). */
 const MAX_VALUE = 256
 
-/** A rule that matched, as it may be shown. */
-interface ShownFirewallRule {
-  readonly id: number
-  readonly message: string
-  readonly severity: string
-  readonly score: number
-  readonly variable: string
-  readonly value: string
-  readonly transformations: readonly string[]
-}
-
 /** Result of one action of the web application firewall, as it may be shown. */
-export interface ShownFirewallResult {
-  readonly action: string
-  /** Id of the route or edge whose policy has the action. */
-  readonly owner: string
-  /** Path of the request as policies saw it then. */
-  readonly path: string
+export interface ShownFirewallResult extends Omit<FirewallResult, 'decision' | 'matches'> {
   readonly decision: string
-  readonly score: number
-  readonly threshold: number
-  /** SHA-256 of the rules, hexadecimal. */
-  readonly digest: string
-  readonly rules: readonly ShownFirewallRule[]
+  readonly rules: readonly FirewallMatch[]
   /** Number of further rules. */
   readonly omitted: number
 }
@@ -77,8 +58,4 @@ export function loggedFirewall(flow: Flow | undefined): object[] | undefined {
       .slice(0, MAX_RULES)
       .map(({ id, variable, score: added }) => ({ id, variable: shorten(variable, MAX_NAME), score: added }))
   }))
-}
-
-function shorten(text: string, length: number): string {
-  return text.length > length ? `${text.slice(0, length)}…` : text
 }

@@ -8,6 +8,7 @@ import {
 } from '../../control/policy-tests.js'
 import type { DocumentLimits, TestLimits } from '../../lib/caller-limits.js'
 import { type Geo, noGeo } from '../../lib/geo.js'
+import { shorten } from '../../lib/printable.js'
 import { Slices } from '../../lib/slices.js'
 import { policyErrors } from '../../policy/problems.js'
 import { type Firewall, PolicyBench } from '../explain/running-lab.js'
@@ -204,6 +205,5 @@ function failureOf(place: ReadCase, { name, failures }: CaseResult): TestProblem
 }
 
 function shown(value: unknown): string {
-  const text = JSON.stringify(value) ?? 'nothing'
-  return text.length > LONGEST_VALUE ? `${text.slice(0, LONGEST_VALUE)}…` : text
+  return shorten(JSON.stringify(value) ?? 'nothing', LONGEST_VALUE)
 }

@@ -131,16 +131,15 @@ function hasBody(flow: Flow | undefined): boolean {
   return body instanceof Uint8Array ? body.length > 0 : body !== undefined && body.framing.kind !== 'none'
 }
 
+const hasNoError = (values: Readonly<Record<string, unknown>>) => (values['error.code'] ?? '') === ''
+
 /** Results of actions and modules that verify who the client is; true if it is known. */
 const IDENTITY: Readonly<Record<string, (values: Readonly<Record<string, unknown>>) => boolean>> = {
   basic_auth: (values) => values['credentials.authorized'] === true,
   jwt_validation: hasNoError,
   oauth: hasNoError,
-  oidc: hasNoError
-}
-
-function hasNoError(values: Readonly<Record<string, unknown>>): boolean {
-  return (values['error.code'] ?? '') === ''
+  oidc: hasNoError,
+  saml: hasNoError
 }
 
 /** Returns whether a certificate or the policy has verified who the client is. */

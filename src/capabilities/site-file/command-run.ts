@@ -11,7 +11,7 @@ import { systemClock } from '../../lib/clock.js'
 import { CodedError, codeOf } from '../../lib/errors.js'
 import { fileErrors, shownPath } from '../../lib/files.js'
 import { isObject } from '../../lib/json.js'
-import { printable } from '../../lib/printable.js'
+import { printable, shorten } from '../../lib/printable.js'
 import { readListener } from '../../options/values.js'
 import type { Problem, UnitProblems } from '../../policy/problems.js'
 import { guardEnd, guardHeader, revisionOf, wrongGuard } from '../guard/command-guard.js'
@@ -261,6 +261,5 @@ function formatPlan(file: string, { changes, removed }: Plan): string[] {
 const LONGEST = 80
 
 function short(value: unknown): string {
-  const text = printable(JSON.stringify(value))
-  return text.length > LONGEST ? `${text.slice(0, LONGEST)}…` : text
+  return shorten(printable(JSON.stringify(value)), LONGEST)
 }

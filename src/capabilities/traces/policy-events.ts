@@ -2,6 +2,7 @@ import type { ActionOutcome, Explainer, Placed, RuleOutcome } from '../../flow/e
 import type { Flow } from '../../flow/flow.js'
 import type { Verdict } from '../../flow/verdict.js'
 import type { Place } from '../../lib/positions.js'
+import { shorten } from '../../lib/printable.js'
 import { redactUrl } from '../../telemetry/redaction.js'
 import type { AttributeValue, TracedEvent } from './traced-exchange.js'
 
@@ -126,9 +127,7 @@ const LIMIT = 'rate_limit'
 /** Names of outcomes in events. */
 const OUTCOMES = { respond: 'responded', close: 'closed', forward: 'led_on' } as const
 
-function shown(text: string): string {
-  return text.length <= LONGEST_VALUE ? text : `${text.slice(0, LONGEST_VALUE)}…`
-}
+const shown = (text: string): string => shorten(text, LONGEST_VALUE)
 
 /** Combines two explainers of the same exchange; the first one decides which expressions are recorded. */
 export class BothExplainers implements Explainer<Flow> {

@@ -1,3 +1,4 @@
+import { shorten } from '../../lib/printable.js'
 import { shownQueryOf } from '../../telemetry/redaction.js'
 import {
   addAttribute,
@@ -189,6 +190,4 @@ function shownTarget(target: string, own: boolean): string {
   return mark === -1 ? target : `${target.slice(0, mark)}?${shownQueryOf(target.slice(mark + 1), own)}`
 }
 
-function short(text: string): string {
-  return text.length <= LONGEST_TEXT ? text : `${text.slice(0, LONGEST_TEXT)}…`
-}
+const short = (text: string): string => shorten(text, LONGEST_TEXT)

@@ -1,3 +1,5 @@
+import { quotedPattern } from '../../lib/regex.js'
+
 /** Segments of paths that are ids: numbers, UUIDs, long hexadecimal numbers, and long texts with digits. */
 const ID = /^(?:\d+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{12,}|(?=.*\d)[\w-]{20,})$/i
 /** Stands for an id in a path. */
@@ -15,7 +17,7 @@ export function toPlace(path: string): string {
 export function toCondition(place: string): string {
   const segments = place.split('/')
   if (!segments.includes(ANY)) return `req.url.path == ${quoted(place)}`
-  const pattern = segments.map((segment) => (segment === ANY ? '[^/]+' : escaped(segment))).join('/')
+  const pattern = segments.map((segment) => (segment === ANY ? '[^/]+' : quotedPattern(segment))).join('/')
   return `req.url.path.matches(${quoted(`^${pattern}$`)})`
 }
 
@@ -45,8 +47,9 @@ export function toTarget(variable: string): string | undefined {
   return `${collection}/^${parts.map((part, i) => (i % 2 === 1 ? '\\d+' : escaped(part))).join('')}$/`
 }
 
+/** Returns a pattern of the rule language, which stands between slashes. */
 function escaped(text: string): string {
-  return text.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&')
+  return quotedPattern(text).replaceAll('/', '\\/')
 }
 
 function quoted(text: string): string {

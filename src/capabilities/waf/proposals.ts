@@ -1,3 +1,4 @@
+import { appendTo } from '../../lib/lists.js'
 import { changeActions } from '../policy-tests/mutants.js'
 import type { Finding } from './findings.js'
 import { toCondition, toTarget } from './places.js'
@@ -28,9 +29,9 @@ const MAX_ITEMS = 100
 
 /** Maximum length of a target (characters). */
 const MAX_TARGET = 256
-/** Thousands of the ids of rules that evaluate the score: without them nothing is denied. */
-const REQUIRED = new Set([949, 959, 980])
 
+/** Thousands of the ids of rules that evaluate the score, as an archive may name them: without them nothing is denied. */
+const REQUIRED = new Set([949, 959, 980])
 /** Variables that browsers send alike on all paths. */
 const OF_ALL_PATHS = /^REQUEST_(?:HEADERS|COOKIES)(?:_NAMES)?:/
 
@@ -39,7 +40,7 @@ export function propose(findings: readonly Finding[]): Proposal[] {
   const actions = new Map<string, Finding[]>()
   for (const finding of findings) {
     if (REQUIRED.has(Math.floor(finding.rule / 1_000))) continue
-    addTo(actions, JSON.stringify([finding.owner, finding.action]), finding)
+    appendTo(actions, JSON.stringify([finding.owner, finding.action]), finding)
   }
   return [...actions.values()].map((all) => {
     const { owner, action } = all[0] as Finding
@@ -76,14 +77,8 @@ function listRules(findings: readonly Finding[]): number[] {
 
 function groupBy<T>(items: readonly T[], keyOf: (item: T) => string): Map<string, T[]> {
   const groups = new Map<string, T[]>()
-  for (const item of items) addTo(groups, keyOf(item), item)
+  for (const item of items) appendTo(groups, keyOf(item), item)
   return groups
-}
-
-function addTo<T>(groups: Map<string, T[]>, key: string, item: T): void {
-  const known = groups.get(key)
-  if (known === undefined) groups.set(key, [item])
-  else known.push(item)
 }
 
 /** Returns exclusions as YAML for the config of the action. */

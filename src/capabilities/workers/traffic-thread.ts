@@ -245,7 +245,7 @@ class OpenTrafficThread implements TrafficThread {
         given.keys = Buffer.from(message.keys)
         return
       case 'waf-rules':
-        void this.#parts.rules?.learn(message.rules)
+        void this.#parts.rules?.replace(message.rules)
         return
       case 'challenges':
         given.challenges = message.answers

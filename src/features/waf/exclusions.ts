@@ -9,8 +9,13 @@ import { wafProblems } from './errors.js'
 import { PlaceError, type VariableUse } from './seclang/rule.js'
 import { readVariable } from './seclang/variables.js'
 
-/** Thousands of the ids of rules that evaluate the score: without them nothing is denied. */
-const REQUIRED = new Set([949, 959, 980])
+/** Thousands of the ids of rules that evaluate the score. */
+const EVALUATING = new Set([949, 959, 980])
+
+/** Returns whether a rule of the Core Rule Set only evaluates and reports the score: without it nothing is denied. */
+export function evaluatesScore(id: number): boolean {
+  return EVALUATING.has(Math.floor(id / 1_000))
+}
 
 /** An exclusion as written in a config. */
 interface WrittenExclusion {
@@ -47,16 +52,12 @@ export function compileExcludedIds(ids: readonly number[], scope: Scope): Exclus
 }
 
 function checkRule(id: number, at: readonly (string | number)[], scope: Scope): void {
-  if (!isRequired(id)) return
+  if (!evaluatesScore(id)) return
   scope.problem(
     at,
     wafProblems.WAF_RULE_REQUIRED,
     `rule ${id} evaluates the score; without it nothing is denied. Exclude the rules that match instead`
   )
-}
-
-function isRequired(id: number): boolean {
-  return REQUIRED.has(Math.floor(id / 1_000))
 }
 
 function readTarget(text: string, at: readonly (string | number)[], scope: Scope): VariableUse[] {
@@ -92,7 +93,9 @@ export class Exclusions {
     const resolved = exclusions.map(({ when, rules: selectors, targets }) => ({
       when,
       targets,
-      rules: selectors.flatMap((selector) => rules.select(selector)).filter((number) => !isRequired(rules.idOf(number)))
+      rules: selectors
+        .flatMap((selector) => rules.select(selector))
+        .filter((number) => !evaluatesScore(rules.idOf(number)))
     }))
     const always = resolved.filter(({ when, targets }) => when === undefined && targets.length === 0)
     this.#rest = resolved.filter((one) => !always.includes(one))

@@ -2,6 +2,7 @@ import { addFirewallResult, type FirewallResult } from '../../flow/firewall.js'
 import { rulesVersionSlot } from '../../flow/rules-version.js'
 import { refuse, type Verdict } from '../../flow/verdict.js'
 import { messageOf } from '../../lib/errors.js'
+import { shorten } from '../../lib/printable.js'
 import { formatSize, parseSize } from '../../lib/units.js'
 import { type ActionRun, defineAction, ERROR_RESULTS, type Scope } from '../../policy/action.js'
 import { policyErrors } from '../../policy/problems.js'
@@ -11,7 +12,7 @@ import { toNumber } from './engine/operators.js'
 import type { RulePlan, RuleSet } from './engine/rule-set.js'
 import { type MatchedRule, Transaction } from './engine/transaction.js'
 import { wafErrors, wafProblems } from './errors.js'
-import { compileExcludedIds, compileExclusions, Exclusions } from './exclusions.js'
+import { compileExcludedIds, compileExclusions, Exclusions, evaluatesScore } from './exclusions.js'
 import { MAX_BODY, wafConfig } from './fields.js'
 import { type Inspected, inspectRequest, inspectResponse } from './inspection.js'
 import { wafRules } from './rules.js'
@@ -67,9 +68,6 @@ interface Prepared {
   readonly fixed: ReadonlyMap<string, string>
   readonly exclusions: Exclusions
 }
-
-/** Ids of rules that only evaluate and report scores. */
-const EVALUATING = new Set([949, 959, 980])
 
 function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
   const { process_body = false, paranoia, threshold } = config
@@ -181,7 +179,7 @@ function results(
 
 /** Returns whether a match is of a rule that scores, and not of one that sums up scores. */
 function isFinding({ id, severity }: MatchedRule): boolean {
-  return severity !== '' && !EVALUATING.has(Math.floor(id / 1_000))
+  return severity !== '' && !evaluatesScore(id)
 }
 
 /** Returns a match for each value that the rule matched. Score that no value added belongs to the last one. */
@@ -206,7 +204,7 @@ const SHOWN = 1_024
 function shownText(latin1: string): string {
   // A character of UTF-8 has up to four bytes.
   const text = Buffer.from(latin1.slice(0, 4 * (SHOWN + 1)), 'latin1').toString('utf8')
-  return text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text
+  return shorten(text, SHOWN)
 }
 
 const RESULTS = {

@@ -27,8 +27,8 @@ const LOOK = 2_000
 /** Builds the rules of a folder. Rejects with `WAF_RULES_INVALID`. */
 export type RulesBuilder = (folder: string, options: Pick<WafOptions, 'skip_unknown'>) => Promise<BuiltRules>
 
-/** Rules that this thread makes closures of. */
-class LoadedRules implements WafRules {
+/** Rules that another thread has built, and this one makes closures of. */
+export class GivenRules implements WafRules {
   #current: RuleSet
   #built: BuiltRules
 
@@ -56,24 +56,6 @@ class LoadedRules implements WafRules {
   }
 }
 
-/** Rules of the process in a thread that carries traffic, as the thread with the folder gives them. */
-export class GivenRules implements WafRules {
-  readonly #loaded: LoadedRules
-
-  constructor(built: BuiltRules) {
-    this.#loaded = new LoadedRules(built)
-  }
-
-  get current(): RuleSet {
-    return this.#loaded.current
-  }
-
-  /** Replaces the rules, beside traffic. */
-  async learn(built: BuiltRules): Promise<void> {
-    await this.#loaded.replace(built)
-  }
-}
-
 /**
  * Rules of a folder that are read again when its files change. They are built in a thread of their own, once for the process; the old ones
  * serve until then, and stay active if the folder cannot be used.
@@ -84,7 +66,7 @@ export class FolderRules implements WafRules {
   readonly #log: FolderLog
   readonly #build: RulesBuilder
   readonly #timer: NodeJS.Timeout
-  readonly #loaded: LoadedRules
+  readonly #loaded: GivenRules
   readonly #followers: ((built: BuiltRules) => void)[] = []
   /** State of the files at the last look, and that of the current rules. */
   #seen: string
@@ -101,7 +83,7 @@ export class FolderRules implements WafRules {
     this.#options = options
     this.#log = tools.log
     this.#build = tools.build
-    this.#loaded = new LoadedRules(loaded.built)
+    this.#loaded = new GivenRules(loaded.built)
     this.#seen = loaded.state
     this.#read = loaded.state
     this.#timer = setInterval(() => {

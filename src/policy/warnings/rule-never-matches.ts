@@ -1,5 +1,6 @@
 import { excludes } from '../../expression/conditions.js'
 import type { Condition } from '../../expression/expression.js'
+import { shorten } from '../../lib/printable.js'
 import type { DocumentScope } from '../scope.js'
 import { policyWarnings } from './codes.js'
 import { type ExpressionFacts, type RuleFacts, type WarningKind, warnInside } from './kind.js'
@@ -48,6 +49,5 @@ function contradictionIn(all: readonly Condition[]): { first: Condition; second:
 }
 
 function shown({ source }: Condition): string {
-  if (source === 'false') return 'its expression'
-  return source.length <= 200 ? source : `${source.slice(0, 200)}…`
+  return source === 'false' ? 'its expression' : shorten(source, 200)
 }

@@ -83,6 +83,9 @@ t.test('users log in by metadata of a file, with a thread that reads the XML', a
   t.notOk(seen.at(-1)?.headers.cookie)
   t.match(seen.at(-1)?.headers, { 'x-user': 'ann@example.com', 'x-groups': 'staff', 'x-mail': 'ann@example.com' })
   t.equal((await browser.once(`${site}/`)).status, 200, 'the session stays')
+  const { json: recorded } = await api('GET', '/exchanges?limit=1')
+  const [{ id } = { id: '' }] = recorded.exchanges as { id: string }[]
+  t.match((await api('GET', `/exchanges/${id}`)).json, { signed_in: true }, 'its record says that the user is known')
   says.attributes = { groups: ['guests'] }
   t.equal((await visit()).status, 403, 'another group')
   t.equal(outcome(await get({ path: '/' })), '302')

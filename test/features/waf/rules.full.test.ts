@@ -41,7 +41,7 @@ t.test('changed rules reach those who follow, and serve there', async (t) => {
   t.teardown(() => rules.close())
   const given = new GivenRules(rules.built)
   const learnt: Promise<void>[] = []
-  rules.follow((built) => learnt.push(given.learn(built)))
+  rules.follow((built) => learnt.push(given.replace(built)))
   appendFileSync(join(folder, 'rules', 'REQUEST-900.conf'), '\nSecAction "id:999000,phase:1,nolog"\n')
   await rules.look()
   await rules.look()

@@ -3,6 +3,7 @@ import { deflateRawSync } from 'node:zlib'
 import type { Clock } from '../../../lib/clock.js'
 import { threadBeside } from '../../../lib/files.js'
 import type { Outbound } from '../../../lib/http-client/outbound.js'
+import { escapeHtml } from '../../../lib/printable.js'
 import { ThreadPool, TOO_SLOW } from '../../../lib/thread-pool.js'
 import { Discoveries } from '../discoveries.js'
 import { outboundFetch, ProviderFailure } from '../provider-fetch.js'
@@ -97,9 +98,9 @@ export class ServiceProvider {
     const force = provider.forceAuthn ? ' ForceAuthn="true"' : ''
     const xml =
       `<samlp:AuthnRequest xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion"` +
-      ` ID="${id}" Version="2.0" IssueInstant="${new Date(this.#clock.wall()).toISOString()}" Destination="${escaped(signOn)}"` +
-      `${force} ProtocolBinding="${POST}" AssertionConsumerServiceURL="${escaped(consumerOf(entityId))}">` +
-      `<saml:Issuer>${escaped(entityId)}</saml:Issuer>` +
+      ` ID="${id}" Version="2.0" IssueInstant="${new Date(this.#clock.wall()).toISOString()}" Destination="${escapeHtml(signOn)}"` +
+      `${force} ProtocolBinding="${POST}" AssertionConsumerServiceURL="${escapeHtml(consumerOf(entityId))}">` +
+      `<saml:Issuer>${escapeHtml(entityId)}</saml:Issuer>` +
       `<samlp:NameIDPolicy Format="${provider.nameIdFormat}" AllowCreate="true"/></samlp:AuthnRequest>`
     const query = new URLSearchParams({ SAMLRequest: deflateRawSync(xml).toString('base64'), RelayState: relayState })
     const signed = provider.sign === undefined ? query.toString() : provider.sign(query)
@@ -170,10 +171,10 @@ export function ownMetadata(entityId: string, { nameIdFormat, certificate, sign 
       ? ''
       : `<KeyDescriptor use="signing"><KeyInfo xmlns="http://www.w3.org/2000/09/xmldsig#"><X509Data><X509Certificate>${der}</X509Certificate></X509Data></KeyInfo></KeyDescriptor>`
   return (
-    `<?xml version="1.0" encoding="UTF-8"?>\n<EntityDescriptor xmlns="urn:oasis:names:tc:SAML:2.0:metadata" entityID="${escaped(entityId)}">` +
+    `<?xml version="1.0" encoding="UTF-8"?>\n<EntityDescriptor xmlns="urn:oasis:names:tc:SAML:2.0:metadata" entityID="${escapeHtml(entityId)}">` +
     `<SPSSODescriptor AuthnRequestsSigned="${sign !== undefined}" WantAssertionsSigned="true" protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">` +
     `${key}<NameIDFormat>${nameIdFormat}</NameIDFormat>` +
-    `<AssertionConsumerService Binding="${POST}" Location="${escaped(consumerOf(entityId))}" index="0" isDefault="true"/>` +
+    `<AssertionConsumerService Binding="${POST}" Location="${escapeHtml(consumerOf(entityId))}" index="0" isDefault="true"/>` +
     `</SPSSODescriptor></EntityDescriptor>\n`
   )
 }
@@ -189,8 +190,4 @@ function decoded(response: string): string {
   } catch {
     throw new ProviderFailure('garbage', 'the response is not UTF-8')
   }
-}
-
-function escaped(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;')
 }

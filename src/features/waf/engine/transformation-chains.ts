@@ -1,9 +1,7 @@
 import { addCharacters, BIT_WORDS } from '../../../lib/regex-needs.js'
 import type { ChangeTest } from '../changes.js'
+import type { Transformation } from '../transformations.js'
 import type { Target, TargetList } from './target.js'
-
-/** Maps text of Latin-1 code units. */
-type Transformation = (text: string) => string
 
 /** A step of a chain. */
 export interface ChainStep {
