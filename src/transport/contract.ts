@@ -195,6 +195,8 @@ export interface SharedPortHandler {
   entryFor(hello: ClientHello): TlsEntry | undefined
   /** Returns whether connections of this protocol begin with this byte. */
   begins(byte: number): boolean
+  /** Returns the answer to a client whose first bytes are not TLS; `more`: they do not show its protocol yet; undefined: none. */
+  answerOther?(first: Buffer): Buffer | 'more' | undefined
   /** Takes over an unread connection, which the listener no longer tracks. */
   accept(secure: Duplex, facts: ConnectionFacts): void
 }

@@ -281,7 +281,8 @@ export class ClientListener implements AdoptingListener, ServingHost {
     else {
       const arrival = this.#arrives()
       const shared = beside && new SharedTable(tls, beside)
-      arrival.giveUp = terminateOrPass(socket, { table: shared ?? tls, local: facts.local }, (result) => {
+      const answerOther = beside?.answerOther?.bind(beside)
+      arrival.giveUp = terminateOrPass(socket, { table: shared ?? tls, local: facts.local, answerOther }, (result) => {
         if (result.kind === 'secure' && shared?.undecided === true) {
           facts.tls = result.tls
           this.#distinguish(shared.handler, arrival, facts, result.secure)

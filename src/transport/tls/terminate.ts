@@ -26,6 +26,11 @@ export type Terminated =
 interface TerminateOptions<Table = TlsTable> {
   readonly table: Table
   readonly local: ConnectionFacts['local']
+  /**
+   * Returns the answer to a client whose first bytes are not TLS, or `more` if they do not show its protocol yet.
+   * @default the connection is closed without an answer
+   */
+  readonly answerOther?: ((first: Buffer) => Buffer | 'more' | undefined) | undefined
 }
 
 /** Result for a listener's connection: its handshake, or TLS passthrough. */
@@ -71,24 +76,39 @@ export function terminateOrPass(
   let over = false
   let secure: TLSSocket | undefined
   let sni: string | undefined
+  let answered = false
   const fail = (why: HandshakeFailure, detail: HandshakeDetail = {}): void => {
     if (over) return
     settle()
     secure?.destroy()
     if (why !== 'unknown-name') socket.destroy()
-    done({ kind: 'failed', why, detail: sni === undefined ? detail : { ...detail, sni } })
+    done({ kind: 'failed', why: answered ? 'not-tls' : why, detail: sni === undefined ? detail : { ...detail, sni } })
   }
   const onClose = (): void => fail('client-gone')
+  // Unread bytes would turn the close into a reset, which can overtake the answer, so the client closes first.
+  const answer = (bytes: Buffer): void => {
+    answered = true
+    stop()
+    socket.on('end', onClose)
+    socket.on('data', ignore)
+    socket.end(bytes)
+  }
   const hello = new HelloReader()
   const stop = readAhead(
     socket,
     (chunk) => {
       const read = hello.take(chunk)
       if (read === 'more') return 'more'
-      const entry = read === 'malformed' ? undefined : options.table.entryFor(read, options.local)
-      if (read !== 'malformed') sni = read.sni
-      if (read === 'malformed') fail('not-tls')
-      else if (entry === undefined) {
+      if (read === 'malformed') {
+        const other = options.answerOther?.(hello.bytes)
+        if (other === 'more') return 'more'
+        if (other === undefined) fail('not-tls')
+        else answer(other)
+        return 'enough'
+      }
+      const entry = options.table.entryFor(read, options.local)
+      sni = read.sni
+      if (entry === undefined) {
         socket.end(UNKNOWN_NAME, () => socket.destroy())
         fail('unknown-name')
       } else if ('carry' in entry) {

@@ -19,6 +19,7 @@ import { beginsSession } from '../protocol/frame.js'
 import type { CredentialGrant } from '../server/authority.js'
 import type { TunnelListener } from '../server/listener.js'
 import type { ListenerIdentity } from './listener-identity.js'
+import { refuseSsh } from './ssh-refusal.js'
 
 interface AgentListenerParts {
   /** May an agent come in from this address? */
@@ -155,7 +156,7 @@ export class AgentListener {
   #shakeHands({ socket, ip, local }: Arrival, shaken: () => void): void {
     const { timeout, handshakeFailed, listener } = this.#parts
     this.#handshakes++
-    const giveUp = terminateTls(socket, { table: this.#table, local }, (result) => {
+    const giveUp = terminateTls(socket, { table: this.#table, local, answerOther: refuseSsh }, (result) => {
       clearTimeout(timer)
       this.#handshakes--
       shaken()
@@ -242,6 +243,10 @@ export class SharedPortAgents implements SharedPortHandler {
 
   begins(byte: number): boolean {
     return beginsSession(byte)
+  }
+
+  answerOther(first: Buffer): Buffer | 'more' | undefined {
+    return this.#parts === undefined ? undefined : refuseSsh(first)
   }
 
   accept(secure: Duplex, { peer, tls }: ConnectionFacts): void {
