@@ -1,18 +1,21 @@
 import type { DocumentLimits } from '../lib/caller-limits.js'
 import { atOnce, type Steps } from '../lib/slices.js'
-import type { Action } from '../policy/action.js'
+import { type Action, refusalOn } from '../policy/action.js'
 import { compilingPolicy } from '../policy/compile.js'
 import type { PolicyDocument } from '../policy/document.js'
-import { formatPath, type Problem } from '../policy/problems.js'
+import { formatPath, type Problem, policyErrors } from '../policy/problems.js'
 import type { PolicyServices } from '../policy/services.js'
-import type { PolicyCheck } from '../schema/field.js'
+import type { PolicyCheck, PolicyLayer } from '../schema/field.js'
 
 /**
  * Checks policy documents with the compiler that runs them, so that an accepted document can run. Each error is a problem
  * whose `details` have its position in the text.
  */
 export function policyCheck(services: PolicyServices, actions: readonly Action[]): PolicyCheck {
-  const checking = policyProblems(services, actions)
+  const checkingTraffic = policyProblems(services, actions)
+  const checkingSecure = secureProblems(services, actions)
+  const checking = (text: string, layer: PolicyLayer, limits?: DocumentLimits) =>
+    layer === 'secure' ? checkingSecure(text) : checkingTraffic(text, layer, limits)
   const ready = new Map<string, readonly Problem[]>()
   const keyOf = (text: string, layer: string, limits?: DocumentLimits) => `${layer} ${JSON.stringify(limits)} ${text}`
   const check: PolicyCheck = (text, layer, limits) => {
@@ -57,6 +60,27 @@ export function policyProblems(
       ...many.map(({ missing }) => missing),
       ...wrongLayer((yield* services.documents.reading(text, layer)).document, layer)
     ]
+  }
+}
+
+/** Errors of a document whose other errors are known: actions that never work once the edge has ended TLS. */
+function secureProblems({ documents }: PolicyServices, actions: readonly Action[]) {
+  const reasons = new Map<string, string>()
+  for (const action of actions) {
+    const reason = action.availability === 'ready' ? refusalOn(action, 'secure') : undefined
+    if (reason !== undefined) reasons.set(action.type, reason)
+  }
+  return function* (text: string): Steps<readonly Problem[]> {
+    const { phases, source } = (yield* documents.reading(text, 'tcp')).document
+    return phases.on_tcp_connect.flatMap((rule) =>
+      rule.actions.flatMap(({ type, typeNode, path }): readonly Problem[] => {
+        const message = reasons.get(type)
+        if (message === undefined) return []
+        const { start, end } = typeNode.span
+        const place = { path: formatPath([...path, 'type']), ...source.place(start), length: end - start }
+        return [{ severity: 'error', code: policyErrors.ACTION_PHASE.code, message, ...place }]
+      })
+    )
   }
 }
 

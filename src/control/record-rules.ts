@@ -15,7 +15,7 @@ import { reservedAddress } from '../resources/reserved-addresses.js'
 import type { RecordOf } from '../resources/resource.js'
 import { staticBackend } from '../resources/static-backend.js'
 import { tlsEdge } from '../resources/tls-edges.js'
-import { splitHostport } from '../resources/units.js'
+import { authorityKey, splitHostport } from '../resources/units.js'
 import type { Unit } from '../runtime/plan.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { fieldErrors } from '../schema/errors.js'
@@ -280,6 +280,8 @@ function isThere(unit: UnitName, snapshot: Snapshot): boolean {
       return snapshot.secret(unit.vault, unit.name) !== undefined
     case 'ip-policy':
       return snapshot.ipPolicy(unit.id) !== undefined
+    case 'authority':
+      return snapshot.tables.certificates.authority(authorityKey(unit.id)) !== undefined
     case 'internal':
       return snapshot.hasInternal(unit.layer, unit.host, unit.port)
     case 'one-address':

@@ -56,6 +56,7 @@ const action = defineAction({
   },
   confined: { guest: 'the policy of an agent does not lead to internal endpoints' },
   phases: ['on_tcp_connect', 'on_http_request'],
+  needs: 'edge',
   config: config({
     url: template({
       description: 'scheme://host[:port] of an internal endpoint.',

@@ -99,6 +99,7 @@ const action = defineAction({
   },
   confined: { guest: ownCertificates },
   phases: ['on_tcp_connect'],
+  needs: 'tls',
   config: config(
     {
       min_version: version('Lowest TLS version.', '1.2'),
@@ -261,6 +262,8 @@ function compileClients(
         scope.unavailable(at, `"${constant}" is a placeholder: put an authority in its place`, policyErrors.PLACEHOLDER)
       } else scope.problem(at, policyErrors.CONFIG_INVALID, 'an authority is a PEM text or the id of one (ca_…)')
     }
+    if (constant !== undefined && read === undefined && AUTHORITY_ID.test(constant.trim()))
+      scope.names({ kind: 'authority', id: constant.trim() }, at)
     return compiled
   })
   return (flow) => ({ must, authorities: templates.map((one) => one.text(flow)) })

@@ -20,6 +20,7 @@ export type UnitName =
       readonly host: string
       readonly port: number | undefined
     }
+  | { readonly kind: 'authority'; readonly id: string }
   /** Requires one address per client: reported for listeners that do not accept IPv6. `key` is the expression that depends on it. */
   | { readonly kind: 'one-address'; readonly key: string }
 
@@ -101,6 +102,11 @@ interface ActionExample {
 
 /** Properties of an action for policy checks, which do not run it. */
 interface ActionFacts<S extends TSchema> {
+  /**
+   * Requirement on connections in `on_tcp_connect`: TLS that nothing has ended yet, or an edge that forwards them.
+   * @default nothing
+   */
+  readonly needs?: 'tls' | 'edge'
   /** Returns whether an action that sometimes ends the phase always does so with this config. */
   alwaysEnds?(config: Static<S>): boolean
   /** Set if the action reads response content; the upstream is then asked for readable content. */
@@ -182,6 +188,21 @@ export function defineUnsupported(
   results?: NonNullable<ReadyAction['results']>
 ): UnsupportedAction {
   return { availability: 'unsupported', type, reason, ...(results === undefined ? {} : { results }) }
+}
+
+/**
+ * Connections that `on_tcp_connect` runs on: those of a TCP edge; those of an edge that has ended TLS before its policy (`secure`); those
+ * of a listener for HTTP.
+ */
+export type Connections = 'edge' | 'secure' | 'http'
+
+/** Returns why an action can never work on these connections; undefined if it can. */
+export function refusalOn({ type, needs }: ReadyAction, connections: Connections): string | undefined {
+  if (needs === undefined || connections === 'edge') return undefined
+  if (connections === 'http')
+    return `${type} cannot run on connections of a listener for HTTP, only on those of a TCP edge, a TLS edge or an endpoint for TCP or TLS`
+  if (needs !== 'tls') return undefined
+  return `${type} cannot run, because the edge ends TLS before its policy; remove the action, or tls_termination and mutual_tls of the edge`
 }
 
 /** Returns the actions of confined policies: unavailable ones are rejected by name with the reason. */

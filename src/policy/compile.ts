@@ -6,7 +6,7 @@ import type { DocumentLimits } from '../lib/caller-limits.js'
 import type { Span } from '../lib/positions.js'
 import { atOnce, Passes, type Steps } from '../lib/slices.js'
 import { didYouMean } from '../lib/suggest.js'
-import type { Action, HostLead, ReadyAction } from './action.js'
+import { type Action, type Connections, type HostLead, type ReadyAction, refusalOn } from './action.js'
 import { readConfig } from './config-reader.js'
 import type { ActionNode, Carrier, ExpressionNode, PolicyDocument, RuleNode } from './document.js'
 import type { PolicyLimit } from './live-limit.js'
@@ -61,6 +61,11 @@ export interface CompileOptions {
    */
   readonly carrier?: Carrier
   /**
+   * Connections that `on_tcp_connect` runs on.
+   * @default `edge`
+   */
+  readonly connections?: Connections | undefined
+  /**
    * Limits of the document's author.
    * @default only the bounds of every document
    */
@@ -93,7 +98,7 @@ export function* compilingPolicy(text: string, options: CompileOptions): Steps<P
   const named: NamedUnit[] = []
   const leads: HostLead[] = []
   const vaults = new Set<string | undefined>()
-  const compiler = new PolicyCompiler(options.actions, {
+  const compiler = new PolicyCompiler(options, {
     owner: options.owner,
     services: { ...options.services, expressions: notingVaults(options.services.expressions, vaults) },
     keep: withOrdinals(options),
@@ -184,9 +189,13 @@ class PolicyCompiler {
   readonly #rules: RuleFacts[] = []
   readonly #document: DocumentScope
   readonly #actions: ReadonlyMap<string, Action>
+  readonly #connections: Connections
+  /** Line of an action that has ended TLS whenever the rule in work runs. */
+  #tlsEndedAt: number | undefined
 
-  constructor(actions: readonly Action[], document: DocumentScope) {
+  constructor({ actions, connections = 'edge' }: CompileOptions, document: DocumentScope) {
     this.#document = document
+    this.#connections = connections
     this.#actions = new Map(actions.map((action) => [action.type, action]))
   }
 
@@ -209,7 +218,9 @@ class PolicyCompiler {
     const compiled: CompiledRule[] = []
     for (const rule of rules) {
       if (this.#document.report.full) break
+      const before = this.#tlsEndedAt
       compiled.push(this.#rule(phase, rule, strict))
+      if (rule.expressions.length > 0) this.#tlsEndedAt = before
       yield
     }
     return new CompiledPhase({ phase, owner, rules: compiled, strict, log: services.log })
@@ -316,10 +327,24 @@ class PolicyCompiler {
   }
 
   #allowed(action: ReadyAction, phase: Phase, { type, path, typeNode }: ActionNode): boolean {
-    if (action.phases.includes(phase)) return true
-    const message = `${type} cannot stand in ${phase}; it is allowed in ${action.phases.join(', ')}`
+    const message = action.phases.includes(phase)
+      ? this.#refusalOnConnection(action, phase, typeNode)
+      : `${type} cannot stand in ${phase}; it is allowed in ${action.phases.join(', ')}`
+    if (message === undefined) return true
     this.#document.report.error([...path, 'type'], policyErrors.ACTION_PHASE, message, typeNode.span)
     return false
+  }
+
+  /** Returns why an action can never work on the connection, as earlier actions leave it; undefined if it can. */
+  #refusalOnConnection(action: ReadyAction, phase: Phase, { span }: ActionNode['typeNode']): string | undefined {
+    if (phase !== 'on_tcp_connect') return undefined
+    const refusal = refusalOn(action, this.#connections)
+    if (refusal !== undefined || action.needs !== 'tls') return refusal
+    const { line } = this.#document.source.place(span.start)
+    if (this.#tlsEndedAt !== undefined)
+      return `${action.type} cannot run, because the action in line ${this.#tlsEndedAt} has ended TLS before; remove one of them`
+    this.#tlsEndedAt = line
+    return undefined
   }
 
   /** Returns the config as data; undefined if a problem in it was reported. */

@@ -59,7 +59,10 @@ export const policyErrors = defineErrors({
     text: 'What the action asks for is valid and cannot run in this version.',
     help: 'Change the setting that the message names.'
   },
-  ACTION_PHASE: { text: 'The action does not run in this phase.', help: 'Move it to a phase that the message names.' },
+  ACTION_PHASE: {
+    text: 'The action does not run in this phase, or never works on these connections.',
+    help: 'Move it to a phase that the message names, or remove it.'
+  },
   ACTION_RENAMED: {
     text: 'The action stands under its old name.',
     help: 'Write the new name; the old one still works.'

@@ -236,6 +236,8 @@ function messageOfMissing(unit: UnitName): string {
       return `there is no secret "${unit.name}" in a vault "${unit.vault}" yet; until there is, what needs it fails`
     case 'ip-policy':
       return `there is no IP policy ${unit.id} yet; until there is, it allows nobody`
+    case 'authority':
+      return `there is no certificate authority ${unit.id} yet; until there is, it verifies no client`
     case 'internal':
       return `there is no internal edge ${unit.host}${unit.port === undefined ? '' : `:${unit.port}`} yet; until there is, nothing gets there`
   }

@@ -1,4 +1,5 @@
 import { moduleFields, moduleRules } from '../features/registry.js'
+import { POLICY_MODULE } from '../policy/record-policy.js'
 import { siteNameOf } from '../runtime/names.js'
 import { type ModuleConfigs, policyKey } from '../runtime/plan.js'
 import { constant, described } from '../schema/fields.js'
@@ -30,6 +31,14 @@ function checkClients({ body, given, report }: RuleView): void {
   report(given.has('mutual_tls') ? 'mutual_tls' : 'tls_termination', 'CONFLICTING_FIELDS', message)
 }
 
+/** Rejects a policy that ends TLS on an edge that has ended it before. */
+function checkPolicyOnSecure({ body, given, checkPolicy }: RuleView): void {
+  const policy = body[POLICY_MODULE] as { readonly enabled: boolean; readonly value: string } | null | undefined
+  const field = [POLICY_MODULE, 'tls_termination', 'mutual_tls'].find((name) => given.has(name))
+  if (field === undefined || policy?.enabled !== true || !endsTls(body as TlsModules)) return
+  checkPolicy(field, policy.value, 'secure')
+}
+
 /** Edge for TLS traffic that is chosen by the server name of the client (SNI). */
 export const tlsEdge = defineResource({
   name: 'tls_edge',
@@ -43,6 +52,7 @@ export const tlsEdge = defineResource({
   rules: [
     { on: ['hostports'], check: (view) => checkTcpHosts(view, true) },
     { on: ['mutual_tls', 'tls_termination'], check: checkClients },
+    { on: ['mutual_tls', 'tls_termination', POLICY_MODULE], check: checkPolicyOnSecure },
     ...moduleRules('tls')
   ],
   fields: {
@@ -58,13 +68,15 @@ export const tlsEdge = defineResource({
   }
 })
 
-/**
- * Returns the modules of the plan that end TLS: one where TLS ends at the edge, none where the bytes go on unchanged. Client certificates
- * can be checked only where TLS ends, so mutual_tls alone ends it too.
- */
-function terminationOf({ mutual_tls: clients, tls_termination: termination }: TlsModules): ModuleConfigs {
-  const ends = termination?.enabled === true ? termination.terminate_at === AT_EDGE : clients?.enabled === true
-  if (!ends) return {}
+/** Client certificates can be checked only where TLS ends, so mutual_tls alone ends it too. */
+function endsTls({ mutual_tls: clients, tls_termination: termination }: TlsModules): boolean {
+  return termination?.enabled === true ? termination.terminate_at === AT_EDGE : clients?.enabled === true
+}
+
+/** Returns the modules of the plan that end TLS: one where TLS ends at the edge, none where the bytes go on unchanged. */
+function terminationOf(modules: TlsModules): ModuleConfigs {
+  if (!endsTls(modules)) return {}
+  const { mutual_tls: clients, tls_termination: termination } = modules
   const min_version = termination?.enabled === true ? termination.min_version : LOWEST_TLS_VERSION
   const authorities = clients?.enabled === true ? { authorities: clients.certificate_authorities } : {}
   return { tls_termination: { min_version, ...authorities } }

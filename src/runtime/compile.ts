@@ -116,7 +116,9 @@ function compilingUnit(unit: PolicyUnit, draft: Draft, key: string, options: Com
   if (rights === undefined) throw new RangeError('the policies of agents have no rights here')
   const { services, actions, limits } = rights
   const keep = draft.for(key)
-  return compilingPolicy(text, { owner, services, keep, actions, unavailable: 'refuse', carrier, limits })
+  // No record has `on_tcp_connect` there; listeners run that of the default entry.
+  const connections = carrier === 'http' ? 'http' : 'edge'
+  return compilingPolicy(text, { owner, services, keep, actions, unavailable: 'refuse', carrier, connections, limits })
 }
 
 function* changedUpstreams(

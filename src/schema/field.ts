@@ -31,11 +31,17 @@ export interface Problem {
 }
 
 /**
+ * Traffic that a policy document is for. `secure`: connections of an edge that has ended TLS; only what these permit less than `tcp` is
+ * checked, because the field itself checks the rest.
+ */
+export type PolicyLayer = 'http' | 'tcp' | 'secure'
+
+/**
  * Checks a policy document in a field and returns its problems in document order, or undefined if valid. `layer` is the kind of traffic,
  * `limits` the author's restrictions beyond those of every document.
  */
 export interface PolicyCheck {
-  (text: string, layer: 'http' | 'tcp', limits?: DocumentLimits): readonly Omit<Problem, 'field'>[] | undefined
+  (text: string, layer: PolicyLayer, limits?: DocumentLimits): readonly Omit<Problem, 'field'>[] | undefined
   /** Checks a document in steps; a later check with the same limits uses the result. */
   ahead?(text: string, layer: 'http' | 'tcp', limits?: DocumentLimits): AheadCheck
 }

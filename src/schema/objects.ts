@@ -10,6 +10,7 @@ import {
   type Field,
   type Fields,
   type Link,
+  type PolicyLayer,
   type PresentContext,
   type Problem,
   type Reading,
@@ -38,7 +39,7 @@ export interface RuleView {
   secret(name: string): string | undefined
   report(name: string, code: FieldCode, message: string, details?: Problem['details']): void
   /** Reports the problems of a policy document as those of the field `name`. `layer`: the traffic that it is for. */
-  checkPolicy(name: string, document: string, layer: 'http' | 'tcp'): void
+  checkPolicy(name: string, document: string, layer: PolicyLayer): void
 }
 
 /** Reports names of header fields in `field` that configurations must not write. */

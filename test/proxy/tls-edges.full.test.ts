@@ -256,12 +256,16 @@ t.test('an address that is not allowed gets no handshake', async (t) => {
   t.equal(await exchange(port, ca), 'got x')
 })
 
-t.test('a policy that ends TLS itself cannot do so after the edge has: the connection is closed', async (t) => {
+t.test('a policy behind the edge cannot end TLS that the edge has ended: the connection is closed', async (t) => {
   const { sluice, port, ca } = await start(t)
   await shows(sluice, ca, 'here', [HOST])
   const raw = await echoing(t)
   const value = 'on_tcp_connect: [{ actions: [{ type: terminate-tls }] }]'
-  const edge = await tlsEdge(sluice, raw.port, { tls_termination: {}, traffic_policy: { value } })
+  const inner = await backendOf(sluice, raw.port)
+  const body = { hostports: ['db.internal:5432'], backend: { backend_id: inner.id }, traffic_policy: { value } }
+  await create(sluice, '/edges/tcp', body)
+  const lead = 'on_tcp_connect: [{ actions: [{ type: forward-internal, config: { url: "tcp://db.internal:5432" } }] }]'
+  const edge = await tlsEdge(sluice, raw.port, { tls_termination: {}, traffic_policy: { value: lead } })
   t.equal(await exchange(port, ca), '')
   t.match(await connectionOf(sluice, edge), { code: 'CONNECTION_REFUSED', action: 'terminate-tls' })
   const changed = await account(sluice)(`/edges/tls/${edge}`, {

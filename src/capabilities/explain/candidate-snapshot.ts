@@ -71,6 +71,7 @@ export class CandidateSnapshot extends Snapshot {
       services,
       actions,
       carrier,
+      connections: carrier === 'http' ? 'http' : 'edge',
       keep: { keep: (parts, make) => this.#keep([key, ...parts], make) },
       unavailable: 'refuse'
     })
