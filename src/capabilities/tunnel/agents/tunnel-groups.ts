@@ -27,8 +27,8 @@ export class LiveTunnelGroups {
   readonly #registry: Registry<CredentialGrant>
   readonly #isTcp: IsTcp
   readonly #endpoints = new Map<string, EndpointDialer>()
-  /** URL of an endpoint → its id. */
-  readonly #urls = new Map<string, string>()
+  /** Ids of the endpoints at a URL: several if they share it. */
+  readonly #urls = new Map<string, Set<string>>()
   readonly #followers = new Set<TunnelFollower>()
   /** Cached tunnels by labels, valid for one version of the registry; for endpoints, while their tunnels are unchanged. */
   readonly #found = new WeakMap<Labels, { readonly version: number; readonly tunnels: readonly Tunnel[] }>()
@@ -70,7 +70,9 @@ export class LiveTunnelGroups {
 
   addEndpoint(id: string, url: string, dialer: EndpointDialer): void {
     this.#endpoints.set(id, dialer)
-    this.#urls.set(url, id)
+    const ids = this.#urls.get(url)
+    if (ids === undefined) this.#urls.set(url, new Set([id]))
+    else ids.add(id)
   }
 
   /** Calls `follower` with existing tunnels, and when tunnels start and end. Returns a function that unsubscribes it. */
@@ -96,13 +98,21 @@ export class LiveTunnelGroups {
   removeEndpoint(id: string, url: string, dialer: Dialer): void {
     if (this.#endpoints.get(id) !== dialer) return
     this.#endpoints.delete(id)
-    this.#urls.delete(url)
+    const ids = this.#urls.get(url)
+    ids?.delete(id)
+    if (ids?.size === 0) this.#urls.delete(url)
   }
 
   #began(followers: Iterable<TunnelFollower>, tunnel: Tunnel): void {
-    const endpoint = this.#urls.get(tunnel.url)
-    const labels = tunnel.labels ?? (endpoint === undefined ? undefined : endpointLabels(endpoint))
+    const labels = tunnel.labels ?? this.#labelsOf(tunnel)
     if (labels !== undefined) for (const follower of followers) follower.begins(tunnel, labels)
+  }
+
+  /** Returns the labels of the endpoint that has the tunnel: endpoints at one URL have their own policies and credentials. */
+  #labelsOf(tunnel: Tunnel): Labels | undefined {
+    for (const id of this.#urls.get(tunnel.url) ?? [])
+      if (this.#endpoints.get(id)?.tunnels.has(tunnel)) return endpointLabels(id)
+    return undefined
   }
 }
 
