@@ -17,8 +17,11 @@ import { MAX_BODY, wafConfig } from './fields.js'
 import { type Inspected, inspectRequest, inspectResponse } from './inspection.js'
 import { wafRules } from './rules.js'
 
-/** Work that a message may take (steps), without its body and for each examined byte of it. */
-const WORK = { head: 30_000_000, perByte: 1_500 }
+/**
+ * Work that a message may take (steps): without its body, for each examined byte of it, and at most. A step takes about half a nanosecond, so
+ * that the maximum is near the time that a long text may take.
+ */
+const WORK = { head: 30_000_000, perByte: 1_500, most: 120_000_000 }
 
 /** Examined bytes of a body. @default of `body_limit` */
 const BODY_LIMIT = 4_096
@@ -78,7 +81,7 @@ function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
   ]
   const limit = examinedBytes(config.body_limit, scope)
   const bodyLimit = process_body ? limit : 0
-  const { bodies, meter } = scope.services
+  const { bodies, clock, meter } = scope.services
   const counters = decisionCounters(meter, scope.owner, side.name, DECISIONS)
   const source = scope.service(wafRules)
   if (source === 'unchecked') return () => undefined
@@ -87,7 +90,7 @@ function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
     scope.unavailable([], `the process has no rules for this action; ${help}`, wafProblems.WAF_RULES_MISSING)
     return () => undefined
   }
-  const budget = WORK.head + WORK.perByte * bodyLimit
+  const budget = Math.min(WORK.most, WORK.head + WORK.perByte * bodyLimit)
   // Plans are made when the policy is, not at its first request.
   source.current.plan(paranoia)
   let prepared: Prepared | undefined
@@ -138,7 +141,7 @@ function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
       }
       return blocks && error !== undefined ? refuse(error) : undefined
     }
-    const outcome = side.inspect({ flow, plan, transaction, bodies, bodyLimit })
+    const outcome = side.inspect({ flow, plan, transaction, bodies, clock, bodyLimit })
     return outcome instanceof Promise ? outcome.then(finish) : finish(outcome)
   }
 }

@@ -1,9 +1,11 @@
+import { setImmediate as turnOfLoop } from 'node:timers/promises'
 import type { BodyBuffers } from '../../flow/body-buffers.js'
 import { codingsOf, isTextMedia } from '../../flow/content-coding.js'
 import type { BodyStart } from '../../flow/exchange.js'
 import type { Flow, FlowRequest, FlowResponse } from '../../flow/flow.js'
 import type { HeaderList } from '../../flow/headers.js'
 import type { Verdict } from '../../flow/verdict.js'
+import type { Clock } from '../../lib/clock.js'
 import { Slices, type Steps } from '../../lib/slices.js'
 import { decodeStart } from './decoded-start.js'
 import { setRequestBody, setResponseBody, setResponseHead } from './engine/body-values.js'
@@ -11,6 +13,11 @@ import { type RequestFacts, setRequestHead } from './engine/request-values.js'
 import type { RulePlan } from './engine/rule-set.js'
 import type { Transaction } from './engine/transaction.js'
 import { WorkExceeded } from './engine/transformation-chains.js'
+
+/** Longest text whose time is not limited (bytes): its steps are, and they are few. */
+const SHORT = 8_192
+/** Time that examining a longer text may take, without the pauses in which other traffic is served (ms). */
+const MAX_TIME = 50
 
 /** Failure of an inspection. */
 type InspectionError = 'body-invalid' | 'work-exceeded'
@@ -24,6 +31,7 @@ export interface InspectionParts {
   readonly plan: RulePlan
   readonly transaction: Transaction
   readonly bodies: BodyBuffers
+  readonly clock: Pick<Clock, 'monotonic'>
   /** Maximum number of examined bytes of the body; 0 for none. */
   readonly bodyLimit: number
 }
@@ -34,12 +42,15 @@ export function inspectRequest(parts: InspectionParts): Inspected | Promise<Insp
   const { request } = flow
   if (request === undefined) return undefined
   const facts = requestFacts(flow, request)
-  const steps = (body: BodyStart | undefined) => requestSteps(parts, facts, body)
+  const examine = (body: BodyStart | undefined) => {
+    const size = facts.target.length + (body?.bytes.length ?? 0)
+    return runSteps(requestSteps(parts, facts, body), size, parts.clock)
+  }
   transaction.spend(0)
-  if (bodyLimit === 0 || isWithoutBody(request.body)) return runSteps(steps(undefined))
+  if (bodyLimit === 0 || isWithoutBody(request.body)) return examine(undefined)
   return bodies
     .start(flow, 'request', bodyLimit)
-    .then((start) => ('bytes' in start ? runSteps(steps(start)) : (start as Verdict)))
+    .then((start) => ('bytes' in start ? examine(start) : (start as Verdict)))
 }
 
 function* requestSteps(
@@ -62,15 +73,16 @@ export function inspectResponse(parts: InspectionParts): Inspected | Promise<Ins
   const { flow, bodies, bodyLimit } = parts
   const { request, response } = flow
   if (request === undefined || response === undefined) return undefined
-  const steps = (body: Uint8Array | undefined) => responseSteps(parts, { request, response, body })
+  const examine = (body: Uint8Array | undefined) =>
+    runSteps(responseSteps(parts, { request, response, body }), body?.length ?? 0, parts.clock)
   const examined = isTextMedia(response.headers.get('content-type')) && request.method !== 'HEAD'
   if (bodyLimit === 0 || !examined || response.body === undefined || isWithoutBody(response.body))
-    return runSteps(steps(undefined))
+    return examine(undefined)
   return bodies.start(flow, 'response', bodyLimit).then(async (start) => {
     if (!('bytes' in start)) return start
     const codings = codingsOf(response.headers)
     const content = codings.length === 0 ? start.bytes : await decodeStart(start.bytes, codings, bodyLimit)
-    return content === undefined ? 'body-invalid' : await runSteps(steps(content))
+    return content === undefined ? 'body-invalid' : await examine(content)
   })
 }
 
@@ -92,15 +104,26 @@ function* responseSteps(
   return undefined
 }
 
-/** Runs short work at once, and the rest in slices. */
-function runSteps(steps: Steps<Inspected>): Inspected | Promise<Inspected> {
+/** Runs short work at once, and the rest in slices beside other traffic. `size`: length of the examined text in bytes. */
+function runSteps(
+  steps: Steps<Inspected>,
+  size: number,
+  clock: InspectionParts['clock']
+): Inspected | Promise<Inspected> {
+  const begun = clock.monotonic()
   try {
     const first = steps.next()
     if (first.done === true) return first.value
   } catch (error) {
     return toInspectionError(error)
   }
-  return new Slices().run(steps).catch(toInspectionError)
+  let left = size > SHORT ? MAX_TIME - (clock.monotonic() - begun) : Number.POSITIVE_INFINITY
+  const turn = (worked: number) => {
+    left -= worked
+    if (left < 0) throw new WorkExceeded()
+    return turnOfLoop()
+  }
+  return new Slices({ turn, now: () => clock.monotonic() }).run(steps).catch(toInspectionError)
 }
 
 function toInspectionError(error: unknown): InspectionError {
