@@ -1,3 +1,4 @@
+import { defineField } from '../schema/field.js'
 import { described, flag, text, texts } from '../schema/fields.js'
 import type { RuleView } from '../schema/objects.js'
 import { owner } from '../schema/references.js'
@@ -69,12 +70,12 @@ export const credential = defineResource({
   }
 })
 
-/** Stores the key in its canonical form. */
+/** Keeps the key as the request has it, and the form in which two lines with different comments are one key. */
 function readKey({ body, given, report }: RuleView): void {
   if (!given.has('public_key')) return
   const key = readSshPublicKey(String(body.public_key))
   if (key === undefined) report('public_key', 'FIELD_INVALID', 'must be one line of an authorized_keys file')
-  else body.public_key = `${key.algorithm} ${Buffer.from(key.blob).toString('base64')}`
+  else Object.assign(body, { public_key: String(body.public_key).trim(), canonical_key: key.text })
 }
 
 /** SSH public key with the names that its holder may bind. */
@@ -90,11 +91,18 @@ export const sshCredential = defineResource({
   fields: {
     ...described,
     public_key: text({
-      description: 'The key, one line of an authorized_keys file; kept without its comment.',
+      description: 'The key, one line of an authorized_keys file; kept with its comment.',
       bytes: 16 * 1024,
       required: true,
-      fixed: true,
-      unique: 'ssh_credential_key'
+      fixed: true
+    }),
+    canonical_key: defineField<string>({
+      description: 'The key without its comment; not shown.',
+      initial: '',
+      settable: 'never',
+      unique: { space: 'ssh_credential_key', within: [], givenAs: 'public_key' },
+      read: () => undefined,
+      present: (stored) => stored
     }),
     acl: acl(),
     owner_id: owner(botUser, 'The user or bot who owns it; only an administrator may name another.')

@@ -96,7 +96,7 @@ const YEAR = 365 * DAY
 const identity = {
   ...described,
   public_key: text({
-    description: 'The key to sign, one line of an authorized_keys file.',
+    description: 'The key to sign, one line of an authorized_keys file; kept with its comment.',
     bytes: 16 * 1024,
     required: true,
     fixed: true
@@ -185,7 +185,7 @@ function readKey({ body, given, report }: RuleView): void {
     report('public_key', 'FIELD_INVALID', `must be a public key of an authorized_keys file: ${allowed}`)
     return
   }
-  Object.assign(body, { public_key: key.text, key_type: key.type })
+  Object.assign(body, { public_key: (body.public_key as string).trim(), key_type: key.type })
 }
 
 function inOrder({ body: { valid_after: after, valid_until: until }, report }: RuleView): void {

@@ -64,7 +64,10 @@ export interface Reading {
   readonly checkFolder?: FileCheck | undefined
   /** Treats a zero value that is not allowed as absent: clients in typed languages send zero for unset fields. */
   readonly zeroIsAbsent?: boolean | undefined
-  /** Treats null in an update as absent: clients of ngrok in some languages send it for each field that is not set. */
+  /**
+   * Treats null in an update and an empty map in a creation as absent: clients of ngrok in some languages send them for each field that is
+   * not set.
+   */
   readonly nullIsUnset?: boolean | undefined
   report(problem: Problem): void
   secret(path: string, value: string): void

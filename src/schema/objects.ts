@@ -124,9 +124,11 @@ function readMember(
   const written = Object.hasOwn(value, key) ? value[key] : undefined
   const optional = source.mode === 'update' || !field.required
   const unset = reading.zeroIsAbsent === true && optional && isZero(written, field.request)
-  const absent = written === undefined || (written === null && source.mode === 'create')
+  const creates = source.mode === 'create'
+  const emptyMap = reading.nullIsUnset === true && isMap(field.request) && isZero(written)
+  const absent = written === undefined || (creates && (written === null || emptyMap))
   if (absent) {
-    if (source.mode !== 'create') return
+    if (!creates) return
     if (field.required) fault('FIELD_REQUIRED', 'is required')
     else body[name] = field.initial
     return
@@ -164,6 +166,12 @@ export function isZero(value: unknown, schema?: TSchema): boolean {
   return (
     (value === '' && is('string')) || (value === 0 && is('integer', 'number')) || (value === false && is('boolean'))
   )
+}
+
+/** Returns whether a field is a map: an object whose members clients name. */
+function isMap(schema?: TSchema): boolean {
+  const { type, additionalProperties } = (schema ?? {}) as Schema
+  return type === 'object' && typeof additionalProperties === 'object'
 }
 
 function settableNow({ settable, request }: Field, mode: MemberSource['mode']): boolean {

@@ -63,6 +63,8 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
   const keys = new ApiKeys([KEY], undefined)
   const latest = new LatestRevision(clock)
   const store = await openStore(address, { log, clock, onRevision: latest.report })
+  const endedSessions = new EndedSessions(clock)
+  await endedSessions.attach(store.endedSessions)
   const control = await openControl(
     {
       store,
@@ -77,7 +79,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
       holder,
       compile: { services, actions, persistentState: new PersistentState() },
       operatorKeys: keys,
-      endedSessions: new EndedSessions(clock),
+      endedSessions,
       ...(traffic
         ? {
             trafficNumbers: {
@@ -114,7 +116,7 @@ export async function openAccount(t: Test, options: AccountOptions = {}) {
   })
   if (ownBase) base = `http://${listening.host}:${listening.port}`
   t.teardown(() => control.close())
-  return { ...listening, control, holder, logged }
+  return { ...listening, control, holder, logged, store }
 }
 
 /** The routes of the capabilities, over services that answer nothing: this account has no traffic. */
