@@ -4,11 +4,13 @@ import { defineErrors } from '../lib/errors.js'
 import { whyUncertifiable } from '../lib/host.js'
 import { canonicalAddress } from '../lib/ip.js'
 import type { Unit } from '../runtime/plan.js'
-import { type Body, defineField, type Field, type Makers } from '../schema/field.js'
+import { defineField, type Field, type Makers } from '../schema/field.js'
 import { choice, computed, constant, described, kept, keptTextOrNull, text } from '../schema/fields.js'
 import { type ObjectOf, object, type RuleView } from '../schema/objects.js'
 import { ref, type Target, withdrawnRef } from '../schema/references.js'
+import { unfit } from './certificate-fit.js'
 import { certificateAuthority, tlsCertificate } from './certificates.js'
+import { resolvesTo } from './resolves-to.js'
 import { defineResource, type MakeView, type RecordOf } from './resource.js'
 import { authorityKey, certificateKey, planned, secretAt } from './units.js'
 
@@ -23,33 +25,6 @@ export const provisioningErrors = defineErrors({
     help: 'Wait for retries_at; look into the log when it goes on.'
   }
 })
-
-/**
- * Returns why an uploaded certificate cannot serve a domain now: the name does not match (RFC 6125 6.4.3: a wildcard matches one label), or
- * it is not yet valid or expired. Undefined if it can, or if it does not exist, which other checks report.
- */
-async function unfit(certificate: string, domain: string, { find, clock }: Makers): Promise<string | undefined> {
-  const found = await find(tlsCertificate.name, certificate)
-  if (found === undefined) return undefined
-  const {
-    subject_alternative_names: subject,
-    not_before: from,
-    not_after: until
-  } = found.body as Body & {
-    readonly subject_alternative_names: { readonly dns_names: readonly string[] }
-    readonly not_before: string
-    readonly not_after: string
-  }
-  const names = subject.dns_names.map((name) => name.toLowerCase())
-  const above = `*${domain.slice(domain.indexOf('.'))}`
-  if (!names.includes(domain) && !names.includes(above)) {
-    const named = names.length === 0 ? 'has no DNS names' : `is for ${names.slice(0, 5).join(', ')}`
-    return `does not cover ${domain}: the certificate ${named}`
-  }
-  const now = clock.wall()
-  if (Date.parse(until) <= now) return `has expired (${until}): upload a certificate that is valid`
-  return Date.parse(from) > now ? `is not valid before ${from}` : undefined
-}
 
 /** Pauses after failed attempts (ms): a minute, doubled each time, up to half a day. */
 export const ATTEMPT_PAUSES: BackoffRange = { first: 60_000, longest: 12 * 3_600_000 }
@@ -235,6 +210,7 @@ export const reservedDomain = defineResource({
     acme_challenge_cname_target: keptTextOrNull(
       'Target of the CNAME record of _acme-challenge.<domain>; of wildcards outside of the zones of the service, else null.'
     ),
+    resolves_to: resolvesTo(),
     error_redirect_url: constant(null, 'Not supported; always null.'),
     http_endpoint_configuration: withdrawnRef('Endpoint configurations were withdrawn; always null.'),
     https_endpoint_configuration: withdrawnRef('Endpoint configurations were withdrawn; always null.'),

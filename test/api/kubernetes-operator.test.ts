@@ -33,6 +33,20 @@ const SCRIPTS: readonly Script[] = [
         body: { id: '$domain', description: 'new', metadata },
         equal: { description: 'new', metadata }
       },
+      {
+        method: 'PATCH',
+        path: '/reserved_domains/$domain',
+        body: { id: '$domain', resolves_to: [{ value: 'global' }] },
+        equal: { resolves_to: [{ value: 'global' }] },
+        why: 'becomes the status as it is'
+      },
+      {
+        method: 'PATCH',
+        path: '/reserved_domains/$domain',
+        body: { id: '$domain', resolves_to: [{ value: 'us' }] },
+        status: 400,
+        why: 'is final for the operator until the resource changes'
+      },
       { method: 'POST', path: '/edges/https', body: { hostports: ['a.test:443'] }, as: 'edge' },
       { method: 'DELETE', path: '/reserved_domains/$domain', status: 409, code: 446, why: 'is tried again' },
       { method: 'DELETE', path: '/edges/https/$edge' },

@@ -56,7 +56,7 @@ const ROWS: readonly Row[] = [
   {
     name: 'domain',
     path: '/reserved_domains',
-    config: { ...texts, domain: 'app.example.com' },
+    config: { ...texts, domain: 'app.example.com', resolves_to: [{ value: 'global' }] },
     change: { description: 'new' },
     from: { certificate_id: 'certificate.id' },
     lookup: 'domain'

@@ -33,3 +33,29 @@ t.test('an SSH key is checked', async (t) => {
   const answer = await ask('/ssh_credentials', { method: 'POST', body: { public_key: 'ssh-ed25519 AAAA' } })
   t.match(answer, { status: 400, json: { details: { field: 'public_key' } } })
 })
+
+t.test('a domain resolves to every place where Sluice listens, and to no other', async (t) => {
+  const domain = await create(sluice, '/reserved_domains', { domain: 'place.example.com' })
+  t.equal(domain.resolves_to, null)
+  const path = `/reserved_domains/${domain.id}`
+  const change = (resolves_to: unknown) => ask(path, { method: 'PATCH', body: { resolves_to } })
+  const refused = async (resolves_to: unknown, field: string, msg: RegExp) => {
+    t.match(await change(resolves_to), { status: 400, json: { msg, details: { field } } }, JSON.stringify(resolves_to))
+    t.same((await ask(path)).json.resolves_to, [{ value: 'global' }])
+  }
+  t.same((await change([{ value: 'global' }])).json.resolves_to, [{ value: 'global' }])
+  await refused(
+    [{ value: 'us' }],
+    'resolves_to[0].value',
+    /must be "global": there are no points of presence.*run Sluice there/
+  )
+  await refused([{ value: 'global' }, { value: 'eu' }], 'resolves_to[1].value', /must be "global"/)
+  await refused([{ value: 'global' }, { value: 'global' }], 'resolves_to', /one entry/)
+  await refused([{ place: 'global' }], 'resolves_to[0].place', /is not a field here/)
+  await refused([{}], 'resolves_to[0].value', /is required/)
+  await refused('global', 'resolves_to', /must be a list/)
+  for (const unset of [[], null]) {
+    await change([{ value: 'global' }])
+    t.equal((await change(unset)).json.resolves_to, null, JSON.stringify(unset))
+  }
+})

@@ -202,12 +202,14 @@ export const bodies: Readonly<Record<string, Bodies>> = {
       domain: 'app.example.com',
       region: 'eu',
       certificate_id: idOf('cert'),
-      certificate_management_policy: null
+      certificate_management_policy: null,
+      resolves_to: [{ value: 'global' }]
     },
     change: {
       ...changed,
       certificate_id: null,
       certificate_management_policy: { authority: 'letsencrypt', private_key_type: 'rsa' },
+      resolves_to: null,
       http_endpoint_configuration_id: '',
       https_endpoint_configuration_id: null
     }
