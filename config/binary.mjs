@@ -6,6 +6,7 @@ import { arch, tmpdir } from 'node:os'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { billOfMaterials, bundledPlaces, describe } from './artefact.mjs'
 
 /**
  * `node config/binary.mjs [--arch x64|arm64] [--out FILE]`: the product in `dist` and Node as one file, a single executable application
@@ -88,27 +89,6 @@ async function make() {
   await cp(join(work, 'sluice'), fresh)
   await chmod(fresh, 0o755)
   await rename(fresh, out)
-  const bytes = await readFile(out)
-  const sum = createHash('sha256').update(bytes).digest('hex')
-  await writeFile(`${out}.sha256`, `${sum}  ${relative(dirname(out), out)}\n`)
-  const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
-  await writeFile(
-    join(dirname(out), 'release.json'),
-    `${JSON.stringify({ version, sha256: await checksums() }, undefined, 2)}\n`
-  )
-  await writeFile(`${out}.sbom.cdx.json`, await billOfMaterials(lock))
-  process.stdout.write(`${out}: ${Math.round(bytes.length / 2 ** 20)} MiB, sha256 ${sum}\n`)
-}
-
-/** The packages inside as CycloneDX: what npm says of the lock file, without those that only build and test. */
-async function billOfMaterials(lock) {
-  const words = ['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only']
-  const all = JSON.parse(execFileSync('npm', words, { cwd: root, encoding: 'utf8', maxBuffer: 64 * 2 ** 20 }))
-  const bundled = JSON.parse(await readFile(join(root, 'dist', 'packages.json'), 'utf8'))
-  const places = [...bundled, ...[...PACKAGES, target.binding].map((name) => `node_modules/${name}`)]
-  const inside = new Set(places.map((place) => referenceOf(place, lock[place])))
-  const components = all.components.filter((one) => inside.has(one['bom-ref']))
-  if (components.length < inside.size) throw new Error('a package of the executable is not in the lock file')
   const node = {
     'bom-ref': `node@${NODE}`,
     type: 'framework',
@@ -116,25 +96,10 @@ async function billOfMaterials(lock) {
     version: NODE,
     licenses: [{ license: { id: 'MIT' } }]
   }
-  const { timestamp: _, component, ...metadata } = all.metadata
-  const { serialNumber: __, ...rest } = all
-  const refs = new Set(components.map((one) => one['bom-ref']))
-  const dependencies = all.dependencies
-    .filter(({ ref }) => refs.has(ref))
-    .map(({ ref, dependsOn }) => ({ ref, dependsOn: dependsOn.filter((one) => refs.has(one)) }))
-  return `${JSON.stringify({ ...rest, metadata: { ...metadata, component: { ...component, name: 'sluice' } }, components: [node, ...components], dependencies }, undefined, 2)}\n`
-}
-
-/** The name of a package in the bill of materials: an alias has the name of what it stands for. */
-function referenceOf(place, { name, version }) {
-  return `${name ?? place.slice(place.lastIndexOf('node_modules/') + 'node_modules/'.length)}@${version}`
-}
-
-/** Checksums of the executables beside the new one, by their name: processors are built one after the other. */
-async function checksums() {
-  const names = (await readdir(dirname(out))).filter((name) => name.endsWith('.sha256')).sort()
-  const sums = names.map(async (name) => (await readFile(join(dirname(out), name), 'utf8')).trim().split('  '))
-  return Object.fromEntries((await Promise.all(sums)).map(([sum, name]) => [name, sum]))
+  const places = [...(await bundledPlaces()), ...[...PACKAGES, target.binding].map((name) => `node_modules/${name}`)]
+  const sum = await describe(out, await billOfMaterials(places, [node]))
+  const { size } = await stat(out)
+  process.stdout.write(`${out}: ${Math.round(size / 2 ** 20)} MiB, sha256 ${sum}\n`)
 }
 
 /** Installs packages of another processor too; returns their folder. */

@@ -2,7 +2,7 @@ import { execFileSync, spawn } from 'node:child_process'
 import { chmod, copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
+import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /**
@@ -75,6 +75,7 @@ for (const [name, source] of Object.entries(ENTRIES)) {
     logLevel: 'warning'
   })
   note(Object.keys(metafile.inputs))
+  await forgetPackages(join(folder, `${name}.cjs`))
 }
 // Patterns and comments are left as they are written. The launcher reads one byte for one character. A pattern whose `source` is
 // published is written as a text, whose value this does not change.
@@ -137,6 +138,13 @@ function withNames(text) {
       /((?:\bclass |\b(?=[\w$]+ = class ))([\w$]+) (?:= class )?(?:extends [^{}]+ )?\{\n)\s*static \{\n\s*__name\(this, "\2"\);\n\s*\}\n/g,
       '$1'
     )
+}
+
+/** Names packages of another folder as if they were in the project: the same sources give the same bytes, wherever the packages are. */
+async function forgetPackages(file) {
+  if (packages[0] === undefined) return
+  const place = relative(root, dirname(packages[0]))
+  await writeFile(file, (await readFile(file, 'utf8')).replaceAll(`${place}/`, ''))
 }
 
 /** Keeps the packages that files of a bundle came from. */

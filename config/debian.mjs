@@ -5,6 +5,7 @@ import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { gzipSync } from 'node:zlib'
+import { describe } from './artefact.mjs'
 
 /**
  * `node config/debian.mjs [--arch x64|arm64] [--binary FILE] [--out FOLDER]`: a Debian package of the executable that config/binary.mjs made:
@@ -133,6 +134,7 @@ try {
     env: { ...process.env, SOURCE_DATE_EPOCH: epoch },
     stdio: ['ignore', 'ignore', 'inherit']
   })
+  await describe(out, await readFile(`${binary}.sbom.cdx.json`))
   process.stdout.write(`${out}\n`)
 } finally {
   await rm(work, { recursive: true, force: true })

@@ -8,7 +8,7 @@ import t, { type Test } from 'tap'
 import { lacks } from '../helpers/small-disk.js'
 import { until } from '../helpers/until.js'
 import { freePort } from '../proxy/free-port.js'
-import { inheritedEnvironment } from './process.js'
+import { inheritedEnvironment, SHARES_LISTENERS } from './process.js'
 
 const MAIN = join(process.cwd(), 'dist-test', 'src', 'main.js')
 const run = promisify(execFile)
@@ -66,7 +66,7 @@ t.test(
 )
 
 t.test('worker threads are named', { skip: lacks('script', ['--version']) }, async (t) => {
-  if (Number(process.versions.node.split('.')[0]) < 24) return t.comment('worker threads need Node 24')
+  if (!SHARES_LISTENERS) return t.comment('worker threads need Node 24')
   const sites = `listeners: [${await freePort()}]\nsites: { localhost: "http://127.0.0.1:1" }\n`
   const cwd = t.testdir({ 'sites.yaml': sites, 'o.yaml': 'workers: 2\n' })
   t.match((await startAtTerminal(t, cwd, ['--config', 'o.yaml'])).shown, /threads {2}2 worker threads carry traffic/)

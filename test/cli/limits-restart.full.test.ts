@@ -3,9 +3,8 @@ import { join } from 'node:path'
 import t from 'tap'
 import { exitOf, Stand } from '../capabilities/take-over/take-over-stand.js'
 import { until } from '../helpers/until.js'
-import type { SluiceProcess } from './process.js'
+import { SHARES_LISTENERS, type SluiceProcess } from './process.js'
 
-const THREADS = Number(process.versions.node.split('.')[0]) >= 24
 const OFTEN = { SLUICE_LIMITER_CHECKPOINT: '250ms' }
 
 const fileOf = ({ folder }: Stand) => join(folder, 'data', 'limits', 'counters')
@@ -40,7 +39,7 @@ async function ends(sluice: SluiceProcess, signal: NodeJS.Signals): Promise<void
   await exitOf(sluice)
 }
 
-for (const workers of THREADS ? ['0', '2'] : ['0']) {
+for (const workers of SHARES_LISTENERS ? ['0', '2'] : ['0']) {
   const more = { SLUICE_WORKERS: workers }
 
   t.test(`a stop keeps what limits have counted, workers: ${workers}`, async (t) => {

@@ -9,6 +9,9 @@ const MAIN = join('dist-test', 'src', 'main.js')
 /** An executable of the product that is tested in place of the program, by its absolute path. */
 const { TEST_BINARY } = process.env
 
+/** True if the Node of the started processes lets threads share listeners: the executable has its own Node. */
+export const SHARES_LISTENERS = TEST_BINARY !== undefined || Number(process.versions.node.split('.')[0]) >= 24
+
 /** Returns what runs `sluice` with `words`, as arguments of `spawn`. */
 export function sluiceCommand(words: readonly string[]): readonly [command: string, words: readonly string[]] {
   if (TEST_BINARY !== undefined) return [TEST_BINARY, words]

@@ -56,7 +56,7 @@ t.test(
     const env = { ...inheritedEnvironment(), ...quiet, npm_config_prefix: prefix }
     const [pack = '', install = '', start = ''] = (await stepsBelow('npm package')).trim().split('\n')
     // The staged product is built.
-    const words = `${pack.replace('npm ci && npm pack', 'npm pack --ignore-scripts')}\n${install}`
+    const words = `${pack.replace('npm ci && npm run build:npm', 'node config/npm-package.mjs')}\n${install}`
     await run('bash', ['--norc', '-euo', 'pipefail', '-c', words], { cwd: clone, env })
     const size = await sizeOf(join(prefix, 'lib'))
     t.ok(size <= MOST, `${(size / 2 ** 20).toFixed(1)} MiB`)
@@ -107,6 +107,9 @@ t.test('file names of the lines are those that the builds make', async (t) => {
   const deb = await stepsBelow('Debian package')
   t.match(deb, `sluice_${version}_amd64.deb`)
   t.match(await stepsBelow('npm package'), `sluice-${version}.tgz`)
-  for (const [, name = ''] of `${deb}${await stepsBelow('One executable file')}`.matchAll(/npm run (\S+)/g))
+  for (const [
+    ,
+    name = ''
+  ] of `${deb}${await stepsBelow('One executable file')}${await stepsBelow('npm package')}`.matchAll(/npm run (\S+)/g))
     t.ok(name in scripts, name)
 })

@@ -2,11 +2,11 @@ import { cp, lstat, mkdir, readdir, readFile, symlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 
 const BUNDLE = join('dist-test', 'src')
-const IN_BUNDLE = /^(?:main\.js|launch\.mjs|assets|program\.(?:cjs|cache)|[a-z-]+\.cjs)$/
+const IN_BUNDLE = /^(?:main\.js|launch\.mjs|assets|program\.cjs|packages\.json|[a-z-]+\.cjs)$/
 
 /** A copy of the project as `npm ci --omit=dev` leaves it in a clone: manifest, product, and the packages that it needs to run. */
 export async function staged(folder: string): Promise<void> {
-  for (const file of ['package.json', 'README.md']) await cp(file, join(folder, file))
+  for (const file of ['package.json', 'package-lock.json', 'README.md']) await cp(file, join(folder, file))
   for (const part of ['config', join('src', 'api', 'dashboard', 'pages')]) {
     await cp(part, join(folder, part), { recursive: true })
   }

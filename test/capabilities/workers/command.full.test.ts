@@ -1,10 +1,9 @@
 import { tmpdir } from 'node:os'
 import t from 'tap'
 import { asker } from '../../api/asking.js'
-import { SluiceProcess } from '../../cli/process.js'
+import { SHARES_LISTENERS, SluiceProcess } from '../../cli/process.js'
 
 const KEY = 'a-key-of-the-administrator'
-const GIVES_SOCKETS = Number(process.versions.node.split('.')[0]) >= 24
 /** Agents on a listener of traffic, which threads cannot serve. */
 const SHARED = { SLUICE_AGENTS: '127.0.0.1:8445', SLUICE_LISTENERS: 'https://127.0.0.1:8445' }
 const FIXED = {
@@ -22,7 +21,7 @@ t.test('workers: 2 serves with two threads, or says which Node it needs', async 
   const { hostname, port } = new URL(api)
   const ask = asker(hostname, Number(port))
   const { workers } = (await ask('/processes', { key: KEY })).json.processes[0]
-  if (GIVES_SOCKETS) {
+  if (SHARES_LISTENERS) {
     t.match(workers, [
       { worker: 1, state: 'serving' },
       { worker: 2, state: 'serving' }
@@ -39,7 +38,7 @@ t.test('workers: 2 serves with two threads, or says which Node it needs', async 
   t.equal((await sluice.ended()).code, 0)
 })
 
-const AUTO = { skip: GIVES_SOCKETS ? false : 'this Node serves with one thread in any case' }
+const AUTO = { skip: SHARES_LISTENERS ? false : 'this Node serves with one thread in any case' }
 t.test('workers: auto serves with one thread where an option wants it, and says which', AUTO, async (t) => {
   const env = { ...FIXED, SLUICE_WORKERS: 'auto', ...SHARED }
   const sluice = new SluiceProcess(t, ['start'], { cwd: tmpdir(), env })
@@ -52,7 +51,7 @@ t.test('what cannot be is refused before anything starts', async (t) => {
   for (const [set, said] of [
     [{ SLUICE_WORKERS: 'many' }, /workers.*auto, or a whole number from 0 to 48/i],
     [{ SLUICE_WORKERS: '49' }, /workers.*auto, or a whole number from 0 to 48/i],
-    ...(GIVES_SOCKETS ? ([[agents, /agents: they cannot share a listener/]] as const) : [])
+    ...(SHARES_LISTENERS ? ([[agents, /agents: they cannot share a listener/]] as const) : [])
   ] as const) {
     const sluice = new SluiceProcess(t, ['start'], { cwd: tmpdir(), env: { ...FIXED, ...set } })
     const { code, err } = await sluice.ended()
