@@ -1,5 +1,4 @@
 import { moduleFields, moduleRules } from '../features/registry.js'
-import { POLICY_MODULE } from '../policy/record-policy.js'
 import { siteNameOf } from '../runtime/names.js'
 import { type ModuleConfigs, policyKey } from '../runtime/plan.js'
 import { constant, described } from '../schema/fields.js'
@@ -10,6 +9,7 @@ import { backendModule, checkTcpHosts, hostportsField, mutualTls, plannedModules
 import { defineResource } from './resource.js'
 import { edgeKey, ownName, planned, splitHostport, tcpEdgeKey } from './units.js'
 
+const POLICY_MODULE = 'traffic_policy'
 /** Value of `terminate_at` for TLS that ends in Sluice. */
 const AT_EDGE = 'edge'
 
