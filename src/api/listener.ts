@@ -133,6 +133,12 @@ function checkText(text: string): void {
   if (HALF_PAIR.test(text)) throw invalid('a text holds half of a surrogate pair')
 }
 
+/** Returns whether a body is the bare id of the path: a published client sends that for a command, in place of JSON. */
+function repeatsId({ found }: FastifyRequest, bytes: Buffer): boolean {
+  const id = found?.values.id
+  return id !== undefined && bytes.length === id.length && bytes.toString('latin1') === id
+}
+
 /** Largest body of a request, bytes. */
 export const BODY_LIMIT = 1024 * 1024
 
@@ -191,7 +197,7 @@ export function createListener({
   // The headers were checked for the form of the body before it is read.
   server.addContentTypeParser('*', { parseAs: 'buffer' }, async (request: FastifyRequest, bytes: Buffer) => {
     request.spend?.(bytes.length)
-    return hasBody(request.headers) ? readJson(bytes) : undefined
+    return hasBody(request.headers) && !repeatsId(request, bytes) ? readJson(bytes) : undefined
   })
   server.setErrorHandler((error, _request, reply) => answerError(error, reply, fault))
   if (crowds !== undefined) limitConnections(server.server, crowds)

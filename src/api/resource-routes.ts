@@ -223,7 +223,9 @@ export function addPartRoutes(router: Router, resource: Resource, account: Accou
     const get = reading(resource, account, (path, call) => records.getPart(resource, part, entry(path), call))
     const update = writing(resource, 'update', account, 200, (asked, call) => {
       const path = withShortName(resource, asked.path)
-      return records.updatePart(resource, part, { ...asked, path, key: parameter(path, part.key) }, call)
+      // A published client has no body for it.
+      const body = asked.body === undefined ? {} : asked.body
+      return records.updatePart(resource, part, { ...asked, body, path, key: parameter(path, part.key) }, call)
     })
     const remove = removing(resource, 'update', account, (asked, call) =>
       records.removePart(resource, part, { ...asked, ...entry(asked.path) }, call)
@@ -231,7 +233,7 @@ export function addPartRoutes(router: Router, resource: Resource, account: Accou
     route('GET', all, {}, list)
     route('POST', all, { body: 'json' }, add)
     route('GET', one, {}, get)
-    route('PATCH', one, { body: 'json' }, update)
+    route('PATCH', one, { body: 'optional' }, update)
     route('DELETE', one, {}, remove)
   }
 }

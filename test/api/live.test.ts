@@ -134,6 +134,13 @@ t.test('commands reach the agent, and only one that is there', async (t) => {
     const unknown = await ask(`/tunnel_sessions/${newId('ts', START)}/${command}`, { method: 'POST' })
     t.equal(word(t, unknown), 'NOT_FOUND')
   }
+  const again = await ask(`/tunnel_sessions/${id}/stop`, { method: 'POST', body: id })
+  t.equal(again.status, 204, 'a published client sends the bare id')
+  const policy = await make(ask, '/ip_policies')
+  const bare = await ask(`/ip_policies/${policy.id}`, { method: 'PATCH', body: policy.id })
+  t.equal(bare.status, 400, 'where an object is needed the bare id is none')
+  const other = await ask(`/tunnel_sessions/${id}/stop`, { method: 'POST', body: newId('ts', START) })
+  t.equal(word(t, other), 'BODY_INVALID', 'another id is no JSON')
   const sent = agents.commands.length
   const odd = await ask(`/tunnel_sessions/${id}/stop`, { method: 'POST', body: { now: true } })
   t.equal(word(t, odd), 'FIELD_UNKNOWN')
