@@ -3,9 +3,12 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { Browser, overNetwork } from '../../features/login/browser.js'
+import { CLIENT, FakeProvider } from '../../features/login/fake-provider.js'
 import { writeRules } from '../../features/waf/crs-like.js'
 import { account, create, site, visit } from '../../helpers/account.js'
 import { type RunningSluice, startSluice } from '../../helpers/sluice.js'
+import { until } from '../../helpers/until.js'
 
 const HOST = 'shop.localhost'
 const POLICY = `on_http_request:
@@ -77,18 +80,44 @@ export async function startBusyProduct(life: Life): Promise<BusyProduct> {
     await visit(sluice, HOST, { path })
   }
   for (let at = 0; at < 60; at++) await visitAt(at)
+  await logIn(life, sluice)
   const { exchanges } = (await ask('/exchanges?limit=1')).json
   const { limits } = (await ask('/limits?limit=1')).json
   const { revisions } = (await ask('/revisions?limit=1')).json
+  const { application_users } = (await ask('/app/users')).json
   const places = new Map([
     ...PAGES.map((name) => [name, name] as const),
     ['exchange', `traffic/${exchanges[0].id}`],
     ['policy', `policies/${route.split('/').at(-1)}`],
     ['limit', `limits/${limits[0].id}`],
+    ['user', `users/${application_users[0].id}`],
     ['not-delivered', `events/${destination.id}`],
     ['revision', `history/${revisions[0].id}`]
   ])
   return { sluice, places, visit: visitAt }
+}
+
+/** Lets a user with a long name log in at a site of its own, with two browsers. */
+async function logIn(life: Life, sluice: RunningSluice): Promise<void> {
+  const provider = await new FakeProvider().start(life)
+  provider.user = {
+    sub: 'u1',
+    name: 'Ann of the Purchasing Department',
+    email: 'ann.purchasing@example.com',
+    email_verified: true
+  }
+  const login = { issuer: provider.url, client_id: CLIENT.id, client_secret: CLIENT.secret }
+  const backend = await create(sluice, '/backends/http_response', { body: 'hello' })
+  await site(sluice, 'members.localhost', { backend: { backend_id: backend.id }, oidc: login })
+  const agent = 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0'
+  for (let n = 0; n < 2; n++) {
+    const browser = new Browser((method, url, headers, body) =>
+      overNetwork(method, url, { ...headers, 'user-agent': agent }, body)
+    )
+    await browser.visit(`http://members.localhost:${sluice.port}/`)
+  }
+  const listed = async () => (await account(sluice)('/app/sessions')).json.application_sessions.length === 2
+  await until(listed)
 }
 
 /** Every page of the dashboard, by its place. */
@@ -100,6 +129,7 @@ export const PAGES = [
   'firewall',
   'limits',
   'agents',
+  'users',
   'certificates',
   'events',
   'history',

@@ -12,6 +12,7 @@ const kernelPages = [
   { id: 'routes', title: 'Routes', load: () => import('./routes.js') },
   { id: 'policies', title: 'Policies', load: () => import('./policies.js') },
   { id: 'agents', title: 'Agents', load: () => import('./agents.js') },
+  { id: 'users', title: 'Users', load: () => import('./users.js') },
   { id: 'certificates', title: 'Certificates', load: () => import('./certificates.js') },
   { id: 'events', title: 'Events', load: () => import('./events.js') },
   { id: 'history', title: 'History', load: () => import('./history.js') },
