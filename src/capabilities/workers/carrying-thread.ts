@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import type { Worker } from 'node:worker_threads'
 import type { WorkerState } from '../../control/calls.js'
+import type { EndedNews } from '../../features/login/ended-sessions.js'
 import { timestampText } from '../../lib/json.js'
 import type { Drained } from '../../proxy/ports.js'
 import { delaysInMilliseconds } from '../../telemetry/process-health.js'
@@ -19,7 +20,8 @@ export class CarryingThread implements ServingThread, CountingThread {
   readonly #worker: Worker
   /** Wall time. */
   readonly #startedAt: number
-  readonly #counting = new Map<number, () => void>()
+  /** Callers that wait for an answer of the worker, by serial. */
+  readonly #waiting = new Map<number, () => void>()
   requests = 0
   #drained: ((drained: Drained) => void) | undefined
   #over = false
@@ -74,17 +76,31 @@ export class CarryingThread implements ServingThread, CountingThread {
 
   /** Resolves when the worker has reported its state. */
   counts(serial: number, limits: boolean): Promise<void> {
+    return this.#ask({ kind: 'count', serial, limits })
+  }
+
+  /** Resolves when the worker applies these logouts. */
+  hears(serial: number, news: EndedNews): Promise<void> {
+    return this.#ask({ kind: 'ended-logins', serial, news })
+  }
+
+  #ask(message: Extract<ToTrafficThread, { kind: 'count' | 'ended-logins' }>): Promise<void> {
     if (this.#over) return Promise.resolve()
     return new Promise((resolve) => {
-      this.#counting.set(serial, resolve)
-      this.send({ kind: 'count', serial, limits })
+      this.#waiting.set(message.serial, resolve)
+      this.send(message)
     })
   }
 
   counted({ serial, state }: { readonly serial: number; readonly state: ThreadState }): void {
     this.state = state
-    this.#counting.get(serial)?.()
-    this.#counting.delete(serial)
+    this.answered(serial)
+  }
+
+  /** Releases the caller that waits for this answer. */
+  answered(serial: number): void {
+    this.#waiting.get(serial)?.()
+    this.#waiting.delete(serial)
   }
 
   drains(deadline: number): Promise<Drained> {
@@ -103,8 +119,8 @@ export class CarryingThread implements ServingThread, CountingThread {
   ended(): void {
     this.#over = true
     this.tunnels.close()
-    for (const resolve of this.#counting.values()) resolve()
-    this.#counting.clear()
+    for (const resolve of this.#waiting.values()) resolve()
+    this.#waiting.clear()
     this.#drained?.(NOTHING_DRAINED)
   }
 }

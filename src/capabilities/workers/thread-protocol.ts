@@ -81,8 +81,8 @@ export type ToTrafficThread =
   | { readonly kind: 'check'; readonly check: string; readonly found: Found | undefined }
   /** Records that this thread is about to ask for. */
   | { readonly kind: 'records'; readonly memory: NamedMemory }
-  /** Logins that were ended. */
-  | { readonly kind: 'ended-logins'; readonly news: EndedNews }
+  /** Logins that were ended; the worker acknowledges them. */
+  | { readonly kind: 'ended-logins'; readonly serial: number; readonly news: EndedNews }
   /** Answers a question; `failed` is the reason of a failure. */
   | { readonly kind: 'answer'; readonly serial: number; readonly value: ThreadAnswer; readonly failed?: string }
   /** Requests the worker's state and counters, and with `limits` those of limits. */
@@ -140,6 +140,8 @@ export type FromTrafficThread =
       readonly rates: CountedRates
       readonly answers?: { readonly serial: number; readonly state: ThreadState }
     }
+  /** Acknowledges that ended logins apply. */
+  | { readonly kind: 'heard'; readonly serial: number }
   /** Whole lines of the log. `dropped`: lines that had no room since the message before. */
   | { readonly kind: 'lines'; readonly text: string; readonly bytes: number; readonly dropped: number }
   /** Lines of the access log. */

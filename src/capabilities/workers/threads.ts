@@ -32,6 +32,8 @@ const READ_EVERY = 250
 const STATE_WITHIN = 50
 /** Maximum wait for the counters of limits in the workers (ms). */
 const LIMITS_WITHIN = 250
+/** Maximum time that a logout waits for a worker (ms). */
+const HEARD_WITHIN = 1_000
 /** Maximum time of a stop beside the drain (ms). */
 const DRAIN_BESIDE = 3_000
 
@@ -247,7 +249,7 @@ export class TrafficThreads implements ServerHealth {
     for (const [check, found] of this.#checks) thread.send({ kind: 'check', check, found })
     for (const [place, state] of this.#parts.dataPlane.upstreams.servers.outages())
       thread.send({ kind: 'outage', place, state })
-    const stop = this.#parts.login.ended.onNews((news) => thread.send({ kind: 'ended-logins', news }))
+    const stop = this.#parts.login.ended.onNews((news) => atMost(HEARD_WITHIN, thread.hears(++this.#counts, news)))
     worker.once('exit', stop)
     const unwatch = this.#watchdog.watch(beat, {
       suspected: () => dealer.rests(thread),
@@ -296,6 +298,9 @@ export class TrafficThreads implements ServerHealth {
       case 'counted':
         for (const [record, times] of message.rates) metrics.rates.count(record, times)
         if (message.answers !== undefined) thread.counted(message.answers)
+        return
+      case 'heard':
+        thread.answered(message.serial)
         return
       case 'limits':
         limitsElsewhere.take(thread, message.limits)

@@ -25,6 +25,9 @@ export interface EndedStore {
   forget(now: number, most: number): Promise<void>
 }
 
+/** Applies news elsewhere. The promise, if any, resolves when they apply there or take too long. Must neither throw nor reject. */
+type Follower = (news: EndedNews) => Promise<unknown> | undefined
+
 /** Maximum number of individual logouts: about 20 MB. */
 const MOST = 100_000
 /** Logouts per statement. */
@@ -46,7 +49,9 @@ export class EndedSessions {
   #number = 0
   #store: Pick<EndedStore, 'add' | 'forget'> | undefined
   #shared: EndedStore | undefined
-  readonly #followers = new Set<(news: EndedNews) => void>()
+  readonly #followers = new Set<Follower>()
+  /** News that threads have not acknowledged yet. */
+  readonly #unheard = new Set<Promise<unknown>>()
   readonly #mutex = new Mutex()
   #following: Promise<void> | undefined
 
@@ -70,10 +75,10 @@ export class EndedSessions {
     this.#store = { add, forget: async () => undefined }
   }
 
-  /** Calls `follower` with the known logouts, now and after each addition. It must not throw. Returns the function that stops it. */
-  onNews(follower: (news: EndedNews) => void): () => void {
+  /** Calls `follower` with the known logouts, now and after each addition. Returns the function that stops it. */
+  onNews(follower: Follower): () => void {
     this.#followers.add(follower)
-    follower(this.#news([...this.#known.values()]))
+    this.#send(follower, [...this.#known.values()])
     return () => this.#followers.delete(follower)
   }
 
@@ -107,8 +112,16 @@ export class EndedSessions {
     return true
   }
 
-  /** Writes pending entries to the store. Fails with the store's error; the next call retries. */
+  /**
+   * Writes pending entries to the store, and resolves when every thread applies them: the next request of an ended session is refused. Fails
+   * with the store's error; the next call retries.
+   */
   async keep(): Promise<void> {
+    await this.#keep()
+    await Promise.all(this.#unheard)
+  }
+
+  async #keep(): Promise<void> {
     await this.#turn(async (store) => {
       while (this.#waiting.size > 0) {
         const some = [...this.#waiting.values()].slice(0, PIECE)
@@ -145,11 +158,18 @@ export class EndedSessions {
   }
 
   #report(sessions: readonly Ended[]): void {
-    for (const follower of this.#followers) follower(this.#news(sessions))
+    for (const follower of this.#followers) this.#send(follower, sessions)
+  }
+
+  #send(follower: Follower, sessions: readonly Ended[]): void {
+    const heard = follower(this.#news(sessions))
+    if (heard === undefined) return
+    this.#unheard.add(heard)
+    void heard.then(() => this.#unheard.delete(heard))
   }
 
   async #follow(): Promise<void> {
-    await this.keep()
+    await this.#keep()
     const store = this.#shared
     if (store === undefined) return
     await this.#mutex.run(async () => {

@@ -142,7 +142,7 @@ t.test('threads that learn of logouts from another one know them all, and tell i
   const threads = [new EndedSessions(clock), new EndedSessions(clock)] as const
   let down = true
   for (const thread of threads) {
-    main.onNews((news) => thread.learn(structuredClone(news)))
+    main.onNews((news) => void thread.learn(structuredClone(news)))
     thread.relay(async (sessions) => {
       if (down) throw new Error('the other thread cannot keep it')
       for (const one of sessions) main.end(one)
@@ -174,7 +174,7 @@ t.test(
     const { endedSessions } = (await opened(t, ':memory:')).store
     const [main, other, thread] = [new EndedSessions(clock), new EndedSessions(clock), new EndedSessions(clock)]
     for (const one of [main, other]) await one.attach(endedSessions)
-    main.onNews((news) => thread.learn(structuredClone(news)))
+    main.onNews((news) => void thread.learn(structuredClone(news)))
     thread.relay(async (sessions) => {
       for (const one of sessions) main.end(one)
       await main.keep()
@@ -196,3 +196,25 @@ t.test(
     t.same((await endedSessions.since(0)).sessions, [moment(3_000)])
   }
 )
+
+t.test('a logout is kept when each thread applies it', async (t) => {
+  const clock = new ManualClock(1_000_000)
+  const main = new EndedSessions(clock)
+  await main.attach((await opened(t, ':memory:')).store.endedSessions)
+  const unheard: (() => void)[] = []
+  const stop = main.onNews(({ sessions }) =>
+    sessions.length === 0 ? undefined : new Promise<void>((resolve) => unheard.push(resolve))
+  )
+  main.end({ id: 'one', begun: clock.wall(), ends: clock.wall() + MINUTE })
+  let isKept = false
+  const kept = main.keep().then(() => {
+    isKept = true
+  })
+  await main.follow()
+  t.equal(isKept, false, 'the store has it, and a thread does not yet')
+  for (const hear of unheard) hear()
+  await kept
+  stop()
+  main.end({ id: 'two', begun: clock.wall(), ends: clock.wall() + MINUTE })
+  await main.keep()
+})
