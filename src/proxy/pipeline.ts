@@ -18,14 +18,14 @@ import type { Observers, RequestTracer } from './observers.js'
 import { httpsLocation, type PlainAnswer, plainAnswer } from './plain-http.js'
 import { addFields, discard, failureResponse, localResponse, nameTo, responseOf, send, splice } from './response.js'
 import {
+  enterRoute,
   type InternalPlace,
   lead,
   NO_HOPS,
   namedRoute,
   type RoutePlace,
   requestSteps,
-  responseSteps,
-  routeIn
+  responseSteps
 } from './route-steps.js'
 
 /** Dependencies of the pipeline and its reports. */
@@ -213,11 +213,10 @@ export class Pipeline {
       if (hsts !== undefined && isSecure(flow.request)) context.hsts = hsts
     }
     if (found !== undefined) {
-      context.edge = found.edge.id
-      context.site = found.edge.name
-      if (found.endpoint !== undefined) flow.endpoint = found.endpoint
-      if (inside === undefined && found.edge.hosts !== 'every') flow.hosts = found.edge.hosts
-      context.route = routeIn(found.edge, snapshot, flow)
+      const { edge, endpoint } = enterRoute(context, found, flow)
+      context.edge = edge.id
+      if (endpoint !== undefined) flow.endpoint = endpoint
+      if (inside === undefined && edge.hosts !== 'every') flow.hosts = edge.hosts
     }
     const plain = plainAnswer(flow, found, snapshot)
     if (plain !== undefined) return this.#answerPlain(context, flow, plain)

@@ -3,7 +3,7 @@ import type { EndpointFacts, FlowRequest } from '../flow/flow.js'
 import { ownPath } from '../flow/reserved-paths.js'
 import { hasParameters, withoutParameters } from '../flow/target.js'
 import type { Verdict } from '../flow/verdict.js'
-import type { CompiledEdge, Route } from '../runtime/http-edges.js'
+import type { CompiledEdge, EdgeAt, Route } from '../runtime/http-edges.js'
 import { routeNameOf } from '../runtime/names.js'
 import type { Snapshot } from '../runtime/snapshot.js'
 import { type AdmittedFlow, formAt } from './admission.js'
@@ -46,12 +46,15 @@ export function namedRoute({ route, site }: Pick<RoutePlace, 'route' | 'site'>):
   return route === undefined || site === undefined ? undefined : routeNameOf(site, route.name)
 }
 
-/** Returns the route of a request. Login paths select the route of the edge that has the login. */
-export function routeIn(edge: CompiledEdge, snapshot: Snapshot, flow: AdmittedFlow): Route | undefined {
+/** Moves a request to its route. Login paths select the edge, in a pool, and the route that have the login. */
+export function enterRoute(place: RoutePlace, found: EdgeAt, flow: AdmittedFlow): EdgeAt {
   const own = ownPath(flow.request)
-  const login = own === undefined ? undefined : snapshot.login(edge, own, flow.request)
+  const login = own === undefined ? undefined : place.snapshot.login(found, own, flow.request)
   flow.reservedPath = login
-  return login?.route ?? routeOf(edge, flow.request)
+  const at = login?.at ?? found
+  place.site = at.edge.name
+  place.route = login?.route ?? routeOf(at.edge, flow.request)
+  return at
 }
 
 /**
@@ -113,8 +116,7 @@ export function lead(
   request.target = target
   place.before = [...before, { route, site, ran, endpoint: flow.endpoint }]
   flow.endpoint = found.endpoint ?? flow.endpoint
-  place.route = routeIn(found.edge, snapshot, flow)
-  place.site = found.edge.name
+  enterRoute(place, found, flow)
   place.ran = 0
   return place.route === undefined ? requestErrors.route : undefined
 }

@@ -53,9 +53,11 @@ interface Member {
 /** Returns the entries with the pools that they are in. `urlOf`: equal for entries with the same URL. */
 export function withPools<M extends Member>(members: readonly M[], urlOf: (member: M) => string): readonly M[] {
   if (!members.some(({ edge, pool }) => edge.pool !== undefined || pool !== undefined)) return members
-  const alone = members.map((member) => ({ ...member, pool: undefined }))
+  const alone = members.map((member) => ({ ...member, pool: undefined }) as M & { pool: Pool<M> | undefined })
   const same = new Map<string, M[]>()
   for (const member of alone) appendTo(same, urlOf(member), member)
   const pools = new Map(Array.from(same, ([url, all]) => [url, makePool(all, ({ edge }) => edge.pool)]))
-  return alone.map((member) => ({ ...member, pool: member.edge.pool && pools.get(urlOf(member)) }))
+  // A member that is drawn knows the others.
+  for (const member of alone) if (member.edge.pool !== undefined) member.pool = pools.get(urlOf(member))
+  return alone
 }

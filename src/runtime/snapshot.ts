@@ -8,7 +8,7 @@ import type { CompiledPolicy } from '../policy/compile.js'
 import { type LoginPlace, loginFor } from '../policy/login-selection.js'
 import { IpPolicies, Restrictions } from './address-filter.js'
 import { Certificates } from './certificates.js'
-import { type CompiledEdge, type EdgeAt, Edges, type PathTable, type Route } from './http-edges.js'
+import { type CompiledEdge, type EdgeAt, Edges, type Route } from './http-edges.js'
 import { HttpsRules } from './https.js'
 import { UnitNames } from './names.js'
 import type { Plan, UpstreamUnit } from './plan.js'
@@ -17,43 +17,46 @@ import { SecretTable } from './secrets.js'
 import { type CompiledTcpEdge, TcpEdges } from './tcp-edges.js'
 
 interface RoutedLogin extends LoginPlace {
+  readonly at: EdgeAt
   readonly route: Route
 }
 
-/** Login response to a request, with its route. */
+/** Login response to a request, with its edge and route. */
 interface FoundLogin extends OwnRequest {
+  readonly at: EdgeAt
   readonly route: Route
 }
 
-/** Logins of the routes of one edge, by module or policy. Their paths are reserved on every host of the edge, whatever the routes match. */
+/**
+ * Logins of the routes of one edge, or of all edges of a pool, by module or policy. Their paths are reserved on every host of the edge,
+ * whatever the routes match.
+ */
 class EdgeLogins {
-  readonly #routes: PathTable
   /** Sorted by path length, so that the order does not depend on when a route was created. */
   readonly #places: readonly RoutedLogin[]
 
-  constructor(routes: PathTable, units: ModuleUnits) {
-    this.#routes = routes
-    this.#places = [...routes]
-      .flatMap((route) => placesOf(route, units))
-      .sort((a, b) => a.path.length - b.path.length || (a.path < b.path ? -1 : 1))
+  constructor(edges: readonly EdgeAt[], units: ModuleUnits) {
+    this.#places = edges
+      .flatMap((at) => [...at.edge.routes].flatMap((route) => placesOf(at, route, units)))
+      .sort((a, b) => a.path.length - b.path.length || (a.path < b.path ? -1 : a.path > b.path ? 1 : 0))
   }
 
-  /** Returns the login that the request names; undefined if the edge has none. */
-  find(own: OwnPath, request: FlowRequest): FoundLogin | undefined {
+  /** Returns the login that the request names; one of `drawn` if it names none, and undefined if there is none. */
+  find(own: OwnPath, request: FlowRequest, drawn: CompiledEdge): FoundLogin | undefined {
     if (this.#places.length === 0) return undefined
     const found = loginFor(own, request, this.#places, (path, among) => {
-      const route = this.#routes.find(path)
+      const route = drawn.routes.find(path)
       return among.find((place) => place.route === route)
     })
     if (found === undefined) return undefined
     const { place, call } = found
-    return { route: place.route, by: place.gate, answer: (flow) => place.gate.answer(flow, call) }
+    return { at: place.at, route: place.route, by: place.gate, answer: (flow) => place.gate.answer(flow, call) }
   }
 }
 
-function placesOf(route: Route, units: ModuleUnits): RoutedLogin[] {
+function placesOf(at: EdgeAt, route: Route, units: ModuleUnits): RoutedLogin[] {
   const { path, modules } = route
-  return (modules ?? []).flatMap(({ logins }) => (logins?.(units) ?? []).map((gate) => ({ gate, route, path })))
+  return (modules ?? []).flatMap(({ logins }) => (logins?.(units) ?? []).map((gate) => ({ gate, at, route, path })))
 }
 
 /** Text of a policy. `source`: a file name or URI, for messages. */
@@ -79,12 +82,12 @@ interface Tables {
 export class Snapshot implements ModuleUnits {
   readonly plan: Plan
   readonly tables: Tables
-  /** Logins by edge id, computed on the first request for a login path. */
-  readonly #logins: Map<string, EdgeLogins>
+  /** Logins by edge or pool, computed on the first request for a login path. */
+  readonly #logins: WeakMap<object, EdgeLogins>
   /** Revision of the store; files of the process do not change it. 0: no revision or no store. */
   readonly revision: number
 
-  constructor(plan: Plan, tables: Tables, revision: number, logins = new Map<string, EdgeLogins>()) {
+  constructor(plan: Plan, tables: Tables, revision: number, logins = new WeakMap<object, EdgeLogins>()) {
     this.plan = plan
     this.tables = tables
     this.revision = revision
@@ -179,14 +182,15 @@ export class Snapshot implements ModuleUnits {
     return this.edge(host, publicPort, ownPort)?.routes.find(path)
   }
 
-  /** Returns the login of an edge for a request with a login path. */
-  login({ id, routes }: CompiledEdge, own: OwnPath, request: FlowRequest): FoundLogin | undefined {
-    let logins = this.#logins.get(id)
+  /** Returns the login for a request with a login path: a member of a pool may have begun what comes back to another one. */
+  login(found: EdgeAt, own: OwnPath, request: FlowRequest): FoundLogin | undefined {
+    const key = found.pool ?? found.edge
+    let logins = this.#logins.get(key)
     if (logins === undefined) {
-      logins = new EdgeLogins(routes, this)
-      this.#logins.set(id, logins)
+      logins = new EdgeLogins(found.pool?.members ?? [found], this)
+      this.#logins.set(key, logins)
     }
-    return logins.find(own, request)
+    return logins.find(own, request, found.edge)
   }
 
   /** Returns the policy that runs before the first byte of a connection: that of the catch-all edge. */

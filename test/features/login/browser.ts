@@ -1,4 +1,4 @@
-import { request } from 'node:http'
+import { type Agent, request } from 'node:http'
 
 export interface Answer {
   readonly status: number
@@ -103,15 +103,25 @@ function keep(jar: Map<string, Kept>, line: string): void {
 }
 
 /** Sends over the network: `.localhost` and `.example.com` are this machine. */
-export const overNetwork: Send = (method, url, headers, body) =>
-  new Promise((resolve, reject) => {
+export const overNetwork: Send = (...sent) => sendBy({}, ...sent)
+
+/** Sends by the connections of `agent`, and to `port` in place of that of the URL, as a load balancer does. */
+export function by(way: { readonly agent?: Agent; readonly port?: number }): Send {
+  return (...sent) => sendBy(way, ...sent)
+}
+
+function sendBy(
+  { agent, port }: { readonly agent?: Agent; readonly port?: number },
+  ...[method, url, headers, body]: Parameters<Send>
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
     const options = {
       host: '127.0.0.1',
-      port: url.port,
+      port: port ?? url.port,
       path: `${url.pathname}${url.search}`,
       method,
       headers: { ...headers, host: url.host, ...(body === '' ? {} : { 'content-length': Buffer.byteLength(body) }) },
-      agent: false as const
+      agent: agent ?? (false as const)
     }
     const sent = request(options, (response) => {
       const chunks: Buffer[] = []
@@ -124,3 +134,4 @@ export const overNetwork: Send = (method, url, headers, body) =>
     sent.on('error', reject)
     sent.end(body)
   })
+}

@@ -10,8 +10,11 @@ import { CLIENT } from './fake-provider.js'
 export const HOST = 'app.example.com'
 export const application = { client_id: CLIENT.id, client_secret: CLIENT.secret }
 
-/** The product, an upstream that repeats what it sees, and the operator's file of providers. */
-export async function stage(t: Test, providers: string, modules: Readonly<Record<string, unknown>> = {}) {
+/**
+ * The product, an upstream that repeats what it sees, and the operator's file of providers. `threads`: that carry the traffic; they have the
+ * clock of the machine.
+ */
+export async function stage(t: Test, providers: string, modules: Readonly<Record<string, unknown>> = {}, threads = 0) {
   const folder = await mkdtemp(join(tmpdir(), 'sluice-login-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   const file = join(folder, 'providers.yaml')
@@ -25,7 +28,11 @@ export async function stage(t: Test, providers: string, modules: Readonly<Record
       response.end('the upstream')
     },
     modules,
-    { clock, options: { OUTBOUND_ALLOW_PRIVATE: 'on', LOGIN_PROVIDERS: file } }
+    {
+      clock: threads === 0 ? clock : systemClock,
+      threads,
+      options: { OUTBOUND_ALLOW_PRIVATE: 'on', LOGIN_PROVIDERS: file }
+    }
   )
   const site = `http://${HOST}:${route.sluice.port}`
   return { ...route, seen, clock, site }

@@ -1,45 +1,20 @@
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { issue } from '../../resources/certificates.js'
 import { outcome } from '../route.js'
 import { Browser, overNetwork } from './browser.js'
 import { HOST, stage as productStage } from './module-stage.js'
-import { type Said, SamlIdp } from './saml-provider.js'
+import { SamlPages } from './saml-pages.js'
 
 const NONE = { idp_metadata: '', idp_metadata_url: '' }
 
-/** The product, and an identity provider with pages: its metadata, and a login that knows everybody. */
+/** The product, and an identity provider with pages. */
 async function stage(t: Test) {
   const product = await productStage(t, '')
-  const says: { -readonly [K in keyof Said]?: Said[K] } = {
-    attributes: { groups: ['staff'], email: ['ann@example.com'] }
-  }
-  const entity = `${product.site}/.sluice/saml/${product.route}`
-  const asked: string[] = []
-  const page = async (path: string): Promise<string> => {
-    asked.push(path.replace(/\?.*/, ''))
-    if (path === '/metadata') return idp.metadata()
-    const { body: metadata } = await overNetwork('GET', new URL(entity), {}, '')
-    const now = product.clock.wall()
-    const { consumer, SAMLResponse, RelayState } = await idp.answers(`${address}${path}`, metadata, { now, ...says })
-    const fields = Object.entries({ SAMLResponse, RelayState })
-    const inputs = fields.map(([name, value]) => `<input type="hidden" name="${name}" value="${value}">`)
-    return `<form method="post" action="${consumer}">${inputs.join('')}</form>`
-  }
-  const server = createServer(({ url = '' }, response) => {
-    page(url).then(
-      (text) => response.end(text),
-      (error) => response.writeHead(500).end(String(error))
-    )
-  }).listen(0, '127.0.0.1')
-  await new Promise((listening) => server.once('listening', listening))
-  t.teardown(() => server.close())
-  const address = `http://idp.localhost:${(server.address() as AddressInfo).port}`
-  const idp = await SamlIdp.make(`${address}/sso`)
+  const pages = await SamlPages.start(t, () => product.clock.wall())
+  pages.entity = `${product.site}/.sluice/saml/${product.route}`
   const visit = async (browser = new Browser(overNetwork), path = '/') =>
     browser.submit(await browser.visit(`${product.site}${path}`), {})
-  return { ...product, entity, says, asked, address, idp, visit }
+  return { ...product, says: pages.says, asked: pages.asked, address: pages.address, idp: pages.idp, visit }
 }
 
 t.test('users log in by metadata of a file, with a thread that reads the XML', async (t) => {
