@@ -119,13 +119,22 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     return await this.#serve(id, wish, units, `${proto}://${host}`)
   }
 
-  /** Returns the id of an endpoint: that of its URL, for others in its pool with a number behind it. */
-  #freeId(id: string, { pooled, grant }: Wish): string {
+  /**
+   * Returns the id of an endpoint: that of its URL, for others in its pool with a number behind it. An endpoint of the predecessor with the
+   * same credential and policy keeps its id, because visitors reach its other agents by it.
+   */
+  #freeId(id: string, { pooled, grant, trafficPolicy }: Wish): string {
     if (!pooled) return id
+    let free: string | undefined
     for (let number = 1; ; number++) {
       const own = number === 1 ? id : `${id}/${number}`
       const expected = this.#parts.expected.get(own)
-      if (!this.#open.has(own) && (expected === undefined || expected.credential === grant.credential)) return own
+      if (expected === undefined) {
+        if (!this.#open.has(own)) return free ?? own
+      } else if (!this.#open.has(own) && expected.credential === grant.credential) {
+        if (policyIn(expected) === trafficPolicy.trim()) return own
+        free ??= own
+      }
     }
   }
 
@@ -235,6 +244,12 @@ function sharing(units: ReadonlyMap<string, Unit>, agents: number): ReadonlyMap<
     shared.set(key, isEdge ? { ...unit, pool: agents } : unit)
   }
   return changed ? shared : undefined
+}
+
+/** Returns the text of the endpoint's policy without surrounding space; '' without one. */
+function policyIn({ units }: HandedEndpoint): string {
+  for (const [, unit] of units) if (unit.kind === 'policy') return unit.text.trim()
+  return ''
 }
 
 function findProto({ protocol, passthrough }: CompiledEdge): string {
