@@ -37,8 +37,6 @@ export interface RegexProgram {
   readonly sets: Uint8Array
   /** Text of a purely literal pattern; '' for others. */
   readonly literal: string
-  /** Characters that every match has, as `findNeeds` returns them; empty where they were not looked for. */
-  readonly needs: Int32Array
 }
 
 /** Opcodes of the instructions, as in the Go package that RE2JS follows. */
@@ -74,7 +72,6 @@ export const NEWLINE = 10
 export const END = -1
 
 const LATIN1 = 256
-const NO_NEEDS = new Int32Array(0)
 
 /** Converts a compiled pattern to tables. Throws `RangeError` for a program of more than 65,535 instructions. */
 export function toProgram({ prog, dfa, prefixComplete, prefix }: CompiledProgram): RegexProgram {
@@ -110,8 +107,7 @@ export function toProgram({ prog, dfa, prefixComplete, prefix }: CompiledProgram
     sets: Uint8Array.from({ length: examples.length * classes }, (_, i) => {
       return columns[i % classes]?.charCodeAt(Math.floor(i / classes)) === ONE ? 1 : 0
     }),
-    literal: prefixComplete && prefix !== null ? prefix : '',
-    needs: NO_NEEDS
+    literal: prefixComplete && prefix !== null ? prefix : ''
   }
 }
 

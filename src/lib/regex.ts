@@ -2,7 +2,6 @@ import { LRUCache } from 'lru-cache'
 import { RE2JS, RE2JSException } from 're2js'
 import { systemClock } from './clock.js'
 import { Automaton, type Meter } from './regex-automaton.js'
-import { findNeeds } from './regex-needs.js'
 import { type RegexProgram, toProgram } from './regex-program.js'
 
 /** First match of a pattern: UTF-16 offsets and the text of each group, group 0 first; '' for an unused group. */
@@ -74,12 +73,10 @@ export function compileRegex(pattern: string, options: RegexOptions = {}): Compi
     : { ok: true, regex: new Re2Regex(pattern, program) }
 }
 
-/** Compiles `pattern` (RE2 syntax) to tables with its needs, or returns the mistake in one sentence. */
+/** Compiles `pattern` (RE2 syntax) to tables, or returns the mistake in one sentence. */
 export function compileProgram(pattern: string, options: RegexOptions = {}): RegexProgram | string {
   const program = compile(pattern, options)
-  if (typeof program === 'string') return program
-  const tables = toProgram(program.re2Input)
-  return { ...tables, needs: findNeeds(tables) }
+  return typeof program === 'string' ? program : toProgram(program.re2Input)
 }
 
 function compile(pattern: string, { dotAll = false, maxLength = MAX_PATTERN }: RegexOptions): RE2JS | string {

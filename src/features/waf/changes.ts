@@ -1,68 +1,52 @@
-/** Returns false if a transformation changes no value of a text, which `breaks` line breaks join. */
-export type ChangeTest = (text: string, breaks: number) => boolean
-
-/**
- * Returns a quick test of a transformation, by its name in any case. It may be wrong with true only. It holds for joined values, too:
- * what changes a value is also found in the joined text. Undefined for a transformation that changes most texts.
- */
-export function changeTest(name: string): ChangeTest | undefined {
-  return TESTS.get(name.toLowerCase())
+/** Signs that a transformation changes a text. */
+export interface ChangeSigns {
+  /** Texts, without letters whose case counts. */
+  readonly texts: readonly string[]
+  /** Pattern without flags that keep a state; `^` and `$` are also at line breaks. */
+  readonly pattern?: RegExp
 }
 
-/** Finds a part of a text. */
-const has =
-  (part: string): ChangeTest =>
-  (text) =>
-    text.includes(part)
+/**
+ * Returns the signs of a transformation, by its name in any case: it changes no text without one of them. Undefined for a transformation
+ * that changes most texts.
+ */
+export function changeSigns(name: string): ChangeSigns | undefined {
+  return SIGNS.get(name.toLowerCase())
+}
 
-/** Finds a character of a class without flags that keep a state. */
-const hasAny =
-  (characters: RegExp): ChangeTest =>
-  (text) =>
-    characters.test(text)
+const UPPER = /[A-Z]/
 
-const hasPercent: ChangeTest = (text) => text.includes('%') || text.includes('+')
-const hasBackslash = has('\\')
-const hasNull = has('\0')
-
-/** Finds a character of a class, or a line break that joins no values. */
-const hasAnyOrBreak =
-  (characters: RegExp): ChangeTest =>
-  (text, breaks) => {
-    if (characters.test(text)) return true
-    let left = breaks
-    for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) if (left-- === 0) return true
-    return false
-  }
-
-const hasCommentMark: ChangeTest = (text) =>
-  text.includes('/*') || text.includes('*/') || text.includes('--') || text.includes('#')
-
+const BACKSLASH: ChangeSigns = { texts: ['\\'] }
+const NULL: ChangeSigns = { texts: ['\0'] }
+const PERCENT: ChangeSigns = { texts: ['%', '+'] }
+const COMMENT: ChangeSigns = { texts: ['/*', '*/', '--', '#'] }
 /** A path changes at slashes, and if it is a dot. */
-const isPath: ChangeTest = (text) => text.includes('/') || DOT.test(text)
-const DOT = /(?:^|\n)\.(?:\n|$)/
+const PATH: ChangeSigns = { texts: ['/'], pattern: /^\.$/m }
+const PATH_OF_WINDOWS: ChangeSigns = { texts: ['/', '\\'], pattern: /^\.$/m }
+/** White space besides the space. */
+const WHITE: readonly string[] = ['\t', '\n', '\v', '\f', '\r', '\xa0']
 
-const TESTS: ReadonlyMap<string, ChangeTest> = new Map<string, ChangeTest>([
-  ['cmdline', hasAnyOrBreak(/[A-Z\\"'^ ,;\t\r]/)],
-  ['compresswhitespace', hasAnyOrBreak(/[\t\v-\r\xa0]| {2}/)],
-  ['cssdecode', hasBackslash],
-  ['escapeseqdecode', hasBackslash],
-  ['htmlentitydecode', has('&')],
-  ['jsdecode', hasBackslash],
-  ['lowercase', hasAny(/[A-Z]/)],
-  ['normalisepath', isPath],
-  ['normalisepathwin', (text, breaks) => hasBackslash(text, breaks) || isPath(text, breaks)],
-  ['normalizepath', isPath],
-  ['normalizepathwin', (text, breaks) => hasBackslash(text, breaks) || isPath(text, breaks)],
-  ['removecomments', hasCommentMark],
-  ['removecommentschar', hasCommentMark],
-  ['removenulls', hasNull],
-  ['removewhitespace', hasAnyOrBreak(/[\t\v-\r \xa0]/)],
-  ['replacecomments', has('/*')],
-  ['replacenulls', hasNull],
-  ['sqlhexdecode', hasAny(/0[xX]/)],
-  ['uppercase', hasAny(/[a-z]/)],
-  ['urldecode', hasPercent],
-  ['urldecodeuni', hasPercent],
-  ['utf8tounicode', hasAny(/[\x80-\xff]/)]
+const SIGNS: ReadonlyMap<string, ChangeSigns> = new Map<string, ChangeSigns>([
+  ['cmdline', { texts: ['\\', '"', "'", '^', ' ', ',', ';', '\t', '\n', '\r'], pattern: UPPER }],
+  ['compresswhitespace', { texts: [...WHITE, '  '] }],
+  ['cssdecode', BACKSLASH],
+  ['escapeseqdecode', BACKSLASH],
+  ['htmlentitydecode', { texts: ['&'] }],
+  ['jsdecode', BACKSLASH],
+  ['lowercase', { texts: [], pattern: UPPER }],
+  ['normalisepath', PATH],
+  ['normalisepathwin', PATH_OF_WINDOWS],
+  ['normalizepath', PATH],
+  ['normalizepathwin', PATH_OF_WINDOWS],
+  ['removecomments', COMMENT],
+  ['removecommentschar', COMMENT],
+  ['removenulls', NULL],
+  ['removewhitespace', { texts: [...WHITE, ' '] }],
+  ['replacecomments', { texts: ['/*'] }],
+  ['replacenulls', NULL],
+  ['sqlhexdecode', { texts: ['0x'] }],
+  ['uppercase', { texts: [], pattern: /[a-z]/ }],
+  ['urldecode', PERCENT],
+  ['urldecodeuni', PERCENT],
+  ['utf8tounicode', { texts: [], pattern: /[\x80-\xff]/ }]
 ])

@@ -1,15 +1,16 @@
-import { meetsNeeds } from '../../../lib/regex-needs.js'
+import type { NeedPlace } from '../../../lib/need-table.js'
 import type { Steps } from '../../../lib/slices.js'
-import { changeTest } from '../changes.js'
+import { changeSigns } from '../changes.js'
 import type { Assignment, Control, Rule, RuleSetSource, VariableUse } from '../seclang/rule.js'
 import { PlaceError, RuleSetError } from '../seclang/rule.js'
 import { CHANGING } from '../seclang/variables.js'
 import { transformation } from '../transformations.js'
 import { compileMacros, type Macro } from './macros.js'
+import { meetsNeeds } from './needs.js'
 import { compileOperator, type Matcher, toNumber } from './operators.js'
 import type { Selection, Selections } from './selection.js'
 import type { RuleTables } from './tables.js'
-import { Target, TargetList } from './target.js'
+import { Target } from './target.js'
 import type { Transaction } from './transaction.js'
 import type { ChainStep, TransformationChains } from './transformation-chains.js'
 
@@ -43,8 +44,13 @@ export interface CompileScope {
 /** Effect of a match of one link. */
 type Effect = (transaction: Transaction) => void
 
-/** Returns whether one link of a chain matches, with its effects. */
-type Link = (transaction: Transaction) => boolean
+/** A link of a chain, compiled. */
+interface Link {
+  /** Returns false if the link cannot match; it has no effects. Undefined if that is not known beforehand. */
+  readonly mayMatch?: ((transaction: Transaction) => boolean) | undefined
+  /** Returns whether the link matches, with its effects. */
+  matches(transaction: Transaction): boolean
+}
 
 /**
  * Compiles the rules of a set, one in a step. Throws `RuleSetError` with every mistake; with `skipUnknown`, rules with mistakes are left
@@ -91,9 +97,12 @@ function compileRule(rule: Rule, number: number, scope: CompileScope): CompiledR
     rule,
     number,
     evaluate(transaction) {
+      if (head.mayMatch?.(transaction) === false) return false
       transaction.beginRule()
-      if (!head(transaction)) return false
-      for (const link of links) if (!link(transaction)) return false
+      if (!head.matches(transaction)) return false
+      for (const link of links) {
+        if (link.mayMatch?.(transaction) === false || !link.matches(transaction)) return false
+      }
       if (report.logs) {
         const { sources, matched } = transaction
         const target = sources.at(-1)?.target ?? (rule.test.variables.length === 0 ? undefined : matched)
@@ -117,9 +126,11 @@ function compileLink(link: Rule, number: number, head: Rule, scope: CompileScope
   const effect = compileEffects(link, head, scope)
   const { test, place, report } = link
   if (test.operator === undefined) {
-    return (transaction) => {
-      effect?.(transaction)
-      return true
+    return {
+      matches: (transaction) => {
+        effect?.(transaction)
+        return true
+      }
     }
   }
   const { operator } = test
@@ -140,7 +151,14 @@ function compileLink(link: Rule, number: number, head: Rule, scope: CompileScope
     transformations,
     reports
   }
-  return test.multiMatch && chains.length > 1 ? eachFormLink(parts) : lastFormLink(parts)
+  const eachForm = test.multiMatch && chains.length > 1
+  // Values that rules change are read anew for each rule: their needs are found no faster than a match.
+  const { needs } = matcher
+  const gated = needs !== undefined && !operator.negated && !test.variables.some((use) => CHANGING.has(use.collection))
+  return {
+    mayMatch: gated ? needsMet(parts, needs, eachForm ? chains : chains.slice(-1)) : undefined,
+    matches: eachForm ? eachFormLink(parts) : lastFormLink(parts)
+  }
 }
 
 interface LinkParts {
@@ -156,17 +174,34 @@ interface LinkParts {
   readonly reports: boolean
 }
 
+/** Returns whether the values of a link meet its needs after one of the chains. */
+function needsMet(
+  { targets, scope }: LinkParts,
+  needs: readonly NeedPlace[],
+  chains: readonly number[]
+): Link['matches'] {
+  const [chain = 0, second] = chains
+  if (second === undefined) {
+    return (transaction) => {
+      const list = targets(transaction)
+      return list.size > 0 && meetsNeeds(list.marks[chain] ?? scope.marks(list, chain, transaction.meter), needs)
+    }
+  }
+  return (transaction) => {
+    const list = targets(transaction)
+    return list.size > 0 && chains.some((one) => meetsNeeds(scope.marks(list, one, transaction.meter), needs))
+  }
+}
+
 /** A link that tests values after all of its transformations. */
-function lastFormLink(parts: LinkParts): Link {
+function lastFormLink(parts: LinkParts): Link['matches'] {
   const { targets, matcher, negated, chains, scope } = parts
   const last = chains.at(-1) as number
   const mayMatch = negated ? undefined : matcher.mayMatch
-  const needs = negated ? undefined : matcher.needs
   return (transaction) => {
     const list = targets(transaction)
     if (list.size === 0) return false
     const chain = scope.equal(list, last, transaction.meter)
-    if (needs !== undefined && !meetsNeeds(scope.characters(list, chain, transaction.meter), needs)) return false
     if (mayMatch !== undefined && list.size > 1) {
       if (!mayMatch(scope.joined(list, chain, transaction.meter), transaction)) return false
     }
@@ -182,7 +217,7 @@ function lastFormLink(parts: LinkParts): Link {
 }
 
 /** A link with `multiMatch`: it tests values before and after each of its transformations. */
-function eachFormLink(parts: LinkParts): Link {
+function eachFormLink(parts: LinkParts): Link['matches'] {
   const { targets, matcher, negated, chains, scope } = parts
   return (transaction) => {
     let matched = false
@@ -220,7 +255,7 @@ function matchTarget(target: Target, form: string, transaction: Transaction, lin
 function findTransformation(name: string, { place }: Rule): ChainStep {
   const transform = transformation(name)
   if (transform === undefined) throw new PlaceError(place, `the transformation ${name} is not known`)
-  return { name, transform, mayChange: changeTest(name) }
+  return { name, transform, signs: changeSigns(name) }
 }
 
 /** Leaves out values that the transaction excludes from the rule. */
@@ -229,9 +264,7 @@ function withoutExcluded(selection: Selection, number: number, { selections }: C
     const list = selection(transaction)
     const excluded = transaction.excludedFrom(number)
     if (excluded === undefined) return list
-    return new TargetList(
-      list.items.filter((target) => !excluded.some((use) => selections.isExcluded(target, use, transaction)))
-    )
+    return list.without(excluded, (target) => excluded.some((use) => selections.isExcluded(target, use, transaction)))
   }
 }
 

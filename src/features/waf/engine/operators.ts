@@ -1,4 +1,7 @@
 import { CidrSet, parseCidr } from '../../../lib/ip.js'
+import type { NeedPlace } from '../../../lib/need-table.js'
+import { type Need, rarestPart } from '../../../lib/regex-needs.js'
+import { lowerText } from '../bytes.js'
 import { detectSqli } from '../detect/sqli.js'
 import { detectXss } from '../detect/xss.js'
 import { MAX_PHRASE, parsePhraseFile, parsePhrases, searchPhrases } from '../phrases.js'
@@ -12,8 +15,8 @@ import type { Transaction } from './transaction.js'
 export interface Matcher {
   /** Returns whether a value matches, before negation; keeps the match in TX if the rule captures. Throws `WorkExceeded`. */
   matches(text: string, transaction: Transaction): boolean
-  /** Characters that every match has, as `findNeeds` returns them; without any if undefined. */
-  readonly needs?: Int32Array | undefined
+  /** Needs of every match; without any if undefined. */
+  readonly needs?: readonly NeedPlace[] | undefined
   /** Returns false if no value of a text joined by line breaks matches. Undefined if joined values cannot be tested. */
   readonly mayMatch?: ((joined: string, transaction: Transaction) => boolean) | undefined
 }
@@ -45,10 +48,10 @@ const OPERATORS: Readonly<Record<string, Compile>> = {
   pm: (argument, scope) => phraseMatcher(`pm ${argument}`, () => parsePhrases(argument), scope),
   pmf: phrasesFromFile,
   pmfromfile: phrasesFromFile,
-  streq: text((value, argument) => value === argument),
-  contains: text((value, argument) => value.includes(argument)),
-  beginswith: text((value, argument) => value.startsWith(argument)),
-  endswith: text((value, argument) => value.endsWith(argument)),
+  streq: containing((value, argument) => value === argument),
+  contains: containing((value, argument) => value.includes(argument)),
+  beginswith: containing((value, argument) => value.startsWith(argument)),
+  endswith: containing((value, argument) => value.endsWith(argument)),
   within: text((value, argument) => argument.includes(value)),
   eq: number((value, argument) => value === argument),
   ge: number((value, argument) => value >= argument),
@@ -57,7 +60,10 @@ const OPERATORS: Readonly<Record<string, Compile>> = {
   lt: number((value, argument) => value < argument),
   ipmatch: compileAddresses,
   validatebyterange: compileRange,
-  validateurlencoding: () => charged((value) => validateUrlEncoding(value) !== undefined),
+  validateurlencoding: (_, { tables }) => ({
+    ...charged((value) => validateUrlEncoding(value) !== undefined),
+    needs: tables.needs.places('validateUrlEncoding', () => [['%']])
+  }),
   validateutf8encoding: () => charged((value) => validateUtf8Encoding(value) !== undefined),
   unconditionalmatch: () => ({ matches: () => true }),
   nomatch: () => ({ matches: () => false }),
@@ -69,7 +75,9 @@ const OPERATORS: Readonly<Record<string, Compile>> = {
       return fingerprint !== undefined
     }
   }),
-  detectxss: (_, { captures }) => ({
+  detectxss: (_, { captures, tables }) => ({
+    // Scripts are in elements or in attributes.
+    needs: tables.needs.places('detectXSS', () => [['<', '=']]),
     matches: (value, transaction) => {
       transaction.spend(DETECTION_COST * (value.length + 1))
       const found = detectXss(value)
@@ -87,7 +95,7 @@ function compilePattern(argument: string, { place, captures, tables }: OperatorS
     matches: captures
       ? (value, transaction) => pattern.capture(value, transaction)
       : (value, transaction) => pattern.test(value, transaction),
-    needs: pattern.needs.length === 0 ? undefined : pattern.needs,
+    needs: tables.needs.places(`rx ${argument}`, () => pattern.findNeeds()),
     mayMatch: pattern.joins ? (joined, transaction) => pattern.mayMatch(joined, transaction) : undefined
   }
 }
@@ -108,16 +116,16 @@ function phraseMatcher(
   read: () => readonly string[],
   { place, captures, tables }: OperatorScope
 ): Matcher {
-  const find = searchPhrases(
-    tables.phrases(key, () => {
-      const phrases = read()
-      if (phrases.length === 0) throw new PlaceError(place, 'there is no phrase to look for')
-      const long = phrases.find((phrase) => phrase.length > MAX_PHRASE)
-      if (long === undefined) return phrases
-      throw new PlaceError(place, `a phrase has ${long.length} characters, more than ${MAX_PHRASE}`)
-    })
-  )
+  const list = () => {
+    const phrases = read()
+    if (phrases.length === 0) throw new PlaceError(place, 'there is no phrase to look for')
+    const long = phrases.find((phrase) => phrase.length > MAX_PHRASE)
+    if (long === undefined) return phrases
+    throw new PlaceError(place, `a phrase has ${long.length} characters, more than ${MAX_PHRASE}`)
+  }
+  const find = searchPhrases(tables.phrases(key, list))
   return {
+    needs: tables.needs.places(key, () => [phraseNeed(list())]),
     matches: (value, transaction) => {
       transaction.spend(value.length + 1)
       const phrase = find(value)
@@ -129,6 +137,14 @@ function phraseMatcher(
       return find(joined) !== undefined
     }
   }
+}
+
+/** Length of the parts of phrases that are looked for first. */
+const PART = 4
+
+/** Returns parts of phrases, of which every phrase contains one. */
+function phraseNeed(phrases: readonly string[]): Need {
+  return [...new Set(phrases.filter((phrase) => phrase !== '').map((phrase) => rarestPart(lowerText(phrase), PART)))]
 }
 
 /** An operator over two texts, the second of which may contain macros. */
@@ -144,6 +160,18 @@ function text(compare: (value: string, argument: string) => boolean): Compile {
       }
     }
   }
+}
+
+/** An operator over two texts that is true only if a value contains the second one. */
+function containing(compare: (value: string, argument: string) => boolean): Compile {
+  const compile = text(compare)
+  return (written, scope) => ({
+    ...compile(written, scope),
+    needs:
+      hasMacros(written) || written.length < PART
+        ? undefined
+        : scope.tables.needs.places(`text ${written}`, () => [phraseNeed([written])])
+  })
 }
 
 /** An operator over two whole numbers, the second of which may be a macro. A text that is no number counts as 0. */
@@ -177,14 +205,21 @@ function compileAddresses(argument: string, { place }: OperatorScope): Matcher {
   }
 }
 
-function compileRange(argument: string, { place }: OperatorScope): Matcher {
+function compileRange(argument: string, { place, tables }: OperatorScope): Matcher {
   try {
     const firstOutside = compileByteRange(argument)
-    return charged((value) => firstOutside(value) !== undefined)
+    const matcher = charged((value) => firstOutside(value) !== undefined)
+    const outside = ALL_BYTES.filter((byte) => firstOutside(byte) !== undefined)
+    if (outside.length > MAX_OUTSIDE) return matcher
+    return { ...matcher, needs: tables.needs.places(`validateByteRange ${argument}`, () => [outside.map(lowerText)]) }
   } catch (error) {
     throw error instanceof RangeError ? new PlaceError(place, error.message) : error
   }
 }
+
+/** Maximum number of bytes that are looked for in the search for needs. */
+const MAX_OUTSIDE = 8
+const ALL_BYTES: readonly string[] = Array.from({ length: 256 }, (_, byte) => String.fromCharCode(byte))
 
 /** A matcher that reads a value once. */
 function charged(matches: (value: string) => boolean): Matcher {

@@ -1,5 +1,6 @@
 import { Automaton, StateMemory } from '../../../lib/regex-automaton.js'
 import { findGroups } from '../../../lib/regex-groups.js'
+import { findNeeds, type Need } from '../../../lib/regex-needs.js'
 import { BEGIN_TEXT, END_TEXT, type RegexProgram } from '../../../lib/regex-program.js'
 import type { Transaction } from './transaction.js'
 import { WorkExceeded } from './transformation-chains.js'
@@ -39,9 +40,9 @@ export class RulePattern {
     this.#joined = hasEnds ? new Automaton(program, { multiline: true, memory }) : this.#single
   }
 
-  /** Characters that every match has. */
-  get needs(): Int32Array {
-    return this.#program.needs
+  /** Returns texts that every match contains. */
+  findNeeds(): readonly Need[] {
+    return findNeeds(this.#program)
   }
 
   /** Returns whether joined values can be tested. */

@@ -76,23 +76,12 @@ export function setArguments(
   collection: 'ARGS_GET' | 'ARGS_POST',
   values: readonly { readonly name: string; readonly value: string }[]
 ): void {
-  transaction.set(
-    collection,
-    values.map(({ name, value }) => new Target(collection, name, value))
-  )
-  transaction.set(
-    `${collection}_NAMES`,
-    values.map(({ name }) => new Target(`${collection}_NAMES`, name, name))
-  )
-  const all = [...transaction.collection('ARGS_GET'), ...transaction.collection('ARGS_POST')]
-  transaction.set(
-    'ARGS',
-    all.map(({ member, value }) => new Target('ARGS', member, value))
-  )
-  transaction.set(
-    'ARGS_NAMES',
-    all.map(({ member }) => new Target('ARGS_NAMES', member, member))
-  )
+  transaction.set(collection, () => values.map(({ name, value }) => new Target(collection, name, value)))
+  transaction.set(`${collection}_NAMES`, () => values.map(({ name }) => new Target(`${collection}_NAMES`, name, name)))
+  const earlier = collection === 'ARGS_POST' ? transaction.collection('ARGS') : []
+  const all = [...earlier, ...values.map(({ name, value }) => new Target('ARGS', name, value))]
+  transaction.set('ARGS', all)
+  transaction.set('ARGS_NAMES', () => all.map(({ member }) => new Target('ARGS_NAMES', member, member)))
   const size = all.reduce((sum, { member, value }) => sum + member.length + value.length, 0)
   transaction.setOne('ARGS_COMBINED_SIZE', String(size))
 }

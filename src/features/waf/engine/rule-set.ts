@@ -1,6 +1,7 @@
 import type { Steps } from '../../../lib/slices.js'
 import type { Rule, RuleSetSource } from '../seclang/rule.js'
 import { type CompiledRule, compileRules, type RuleSelector } from './compile.js'
+import { Opening } from './opening.js'
 import { toNumber } from './operators.js'
 import { Selections } from './selection.js'
 import { RuleTables, type TableData } from './tables.js'
@@ -29,9 +30,11 @@ export class RulePlan {
   /** Variables of TX that are fixed for all transactions. */
   readonly fixed: ReadonlyMap<string, string>
   readonly #phases: readonly PhaseRules[]
+  readonly #opening: Opening
 
   constructor(phases: readonly PhaseRules[], fixed: ReadonlyMap<string, string>) {
     this.#phases = phases
+    this.#opening = new Opening(phases[0] as PhaseRules)
     this.fixed = fixed
   }
 
@@ -42,7 +45,8 @@ export class RulePlan {
 
   /** Evaluates a phase, and pauses after some work. Throws `WorkExceeded`. */
   run(phase: RulePhase, transaction: Transaction): Steps<void> {
-    return evaluatePhase(this.#phases[phase - 1] as PhaseRules, transaction)
+    const from = phase === 1 ? this.#opening.apply(transaction) : 0
+    return evaluatePhase(this.#phases[phase - 1] as PhaseRules, transaction, from)
   }
 
   /** Evaluates only the rules that set up the transaction, for a response whose request was not examined. */
@@ -54,9 +58,9 @@ export class RulePlan {
   }
 }
 
-function* evaluatePhase({ rules, jumps }: PhaseRules, transaction: Transaction): Steps<void> {
+function* evaluatePhase({ rules, jumps }: PhaseRules, transaction: Transaction, from: number): Steps<void> {
   let pausedAt = transaction.meter.budget
-  for (let i = 0; i < rules.length; i++) {
+  for (let i = from; i < rules.length; i++) {
     if (transaction.off || (transaction.denied !== undefined && !transaction.detectionOnly)) return
     const compiled = rules[i] as CompiledRule
     if (transaction.isRemoved(compiled.number)) continue
@@ -269,7 +273,7 @@ const COMPARISONS: Readonly<Record<string, (left: number, right: number) => bool
 
 /** Parts that the rules of a set share while they are compiled and evaluated. */
 class Scope {
-  readonly chains = new TransformationChains()
+  readonly chains: TransformationChains
   readonly selections: Selections
   readonly tables: RuleTables
   readonly data: (name: string) => string | undefined
@@ -278,6 +282,7 @@ class Scope {
 
   constructor(tables: RuleTables, data: (name: string) => string | undefined) {
     this.tables = tables
+    this.chains = new TransformationChains(tables.needs)
     this.selections = new Selections(tables)
     this.data = data
   }

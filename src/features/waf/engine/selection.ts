@@ -16,6 +16,17 @@ interface Selector {
   readonly known: Map<string, boolean>
 }
 
+/** Values of one variable that a list has. */
+interface Part {
+  readonly selector: Selector
+  /** Uses that exclude values of it. */
+  readonly excluding: readonly Selector[]
+  /** All values of the variable. */
+  readonly isWhole: boolean
+  /** Number of the part among different ones. */
+  readonly number: number
+}
+
 /** Maximum number of names whose results are kept, and of their characters. */
 const MAX_KNOWN = { names: 128, characters: 64 }
 
@@ -37,12 +48,13 @@ export class Selections {
       if (only.kind === 'values') return (transaction) => toList(transaction.txTarget(key))
       return (transaction) => toList(new Target('TX', key, transaction.getTx(key) === undefined ? '0' : '1'))
     }
-    if (uses.some(({ collection }) => CHANGING.has(collection))) return (transaction) => select(selectors, transaction)
+    const parts = this.#parts(selectors)
+    if (uses.some(({ collection }) => CHANGING.has(collection))) return (transaction) => select(parts, transaction)
     const number = this.#number(uses)
     return (transaction) => {
       const known = transaction.lists[number]
       if (known !== undefined) return known
-      const list = select(selectors, transaction)
+      const list = select(parts, transaction)
       transaction.lists[number] = list
       return list
     }
@@ -51,6 +63,21 @@ export class Selections {
   /** Returns whether a value belongs to an exclusion that was found while a request is handled. */
   isExcluded(target: Target, use: VariableUse, transaction: Transaction): boolean {
     return isExcludedBy(target, { use, pattern: this.#pattern(use), known: new Map() }, transaction)
+  }
+
+  #parts(selectors: readonly Selector[]): readonly Part[] {
+    const exclusions = selectors.filter(({ use }) => use.kind === 'excluded')
+    return selectors
+      .filter(({ use }) => use.kind !== 'excluded')
+      .map((selector) => {
+        const { kind, collection, key, pattern } = selector.use
+        // Values of a variable that rules change belong to other variables.
+        const excluding = CHANGING.has(collection)
+          ? exclusions
+          : exclusions.filter(({ use }) => use.collection === collection && kind === 'values')
+        const isWhole = kind === 'values' && key === undefined && pattern === undefined && excluding.length === 0
+        return { selector, excluding, isWhole, number: this.#number([selector, ...excluding].map(({ use }) => use)) }
+      })
   }
 
   #selector(use: VariableUse, place: Place): Selector {
@@ -81,31 +108,40 @@ function toList(target: Target | undefined): TargetList {
   return target === undefined ? NO_TARGETS : new TargetList([target])
 }
 
-function select(selectors: readonly Selector[], transaction: Transaction): TargetList {
-  const exclusions = selectors.filter(({ use }) => use.kind === 'excluded')
-  const parts: TargetList[] = []
-  for (const selector of selectors) {
-    const { kind, collection } = selector.use
-    if (kind === 'excluded') continue
-    const all = transaction.wholeList(collection)
-    transaction.spend(all.items.length)
-    let { items } = all
-    if (kind === 'count') {
-      const count = items.filter((target) => matches(target, selector, transaction)).length
-      items = [new Target(`&${collection}`, selector.use.key ?? '', String(count))]
-    } else if (selector.use.key !== undefined || selector.use.pattern !== undefined)
-      items = items.filter((target) => matches(target, selector, transaction))
-    // Values of a variable that rules change belong to other variables.
-    const excluding = CHANGING.has(collection)
-      ? exclusions
-      : exclusions.filter(({ use }) => use.collection === collection && kind === 'values')
-    if (excluding.length > 0)
-      items = items.filter((target) => !excluding.some((one) => isExcludedBy(target, one, transaction)))
-    if (items.length === 0) continue
-    parts.push(items.length === all.items.length && kind === 'values' ? all : new TargetList(items))
+function select(parts: readonly Part[], transaction: Transaction): TargetList {
+  const lists: TargetList[] = []
+  for (const part of parts) {
+    const list = selectPart(part, transaction)
+    if (list.size > 0) lists.push(list)
   }
-  const [only = NO_TARGETS, second] = parts
-  return second === undefined ? only : TargetList.union(parts)
+  const [only = NO_TARGETS, second] = lists
+  return second === undefined ? only : TargetList.union(lists)
+}
+
+/** Returns the values of a part. Lists with the same part share them. */
+function selectPart(part: Part, transaction: Transaction): TargetList {
+  const all = transaction.wholeList(part.selector.use.collection)
+  if (part.isWhole) return all
+  if (all === NO_TARGETS) return toPart(part, all, transaction)
+  const known = all.derived[part.number]
+  if (known !== undefined) return known
+  const list = toPart(part, all, transaction)
+  all.derived[part.number] = list
+  return list
+}
+
+function toPart({ selector, excluding }: Part, all: TargetList, transaction: Transaction): TargetList {
+  const { kind, collection, key, pattern } = selector.use
+  transaction.spend(all.size)
+  let { items } = all
+  if (kind === 'count') {
+    const count = items.filter((target) => matches(target, selector, transaction)).length
+    items = [new Target(`&${collection}`, key ?? '', String(count))]
+  } else if (key !== undefined || pattern !== undefined)
+    items = items.filter((target) => matches(target, selector, transaction))
+  if (excluding.length > 0)
+    items = items.filter((target) => !excluding.some((one) => isExcludedBy(target, one, transaction)))
+  return items.length === all.size && kind === 'values' ? all : items.length === 0 ? NO_TARGETS : new TargetList(items)
 }
 
 /** Returns whether a value is one that a use excludes. */

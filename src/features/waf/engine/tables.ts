@@ -1,6 +1,7 @@
 import { compileProgram } from '../../../lib/regex.js'
 import type { RegexProgram } from '../../../lib/regex-program.js'
 import { buildPhraseTable, type PhraseTable } from '../phrases.js'
+import { type NeedData, RuleNeeds } from './needs.js'
 import { patternMemory, RulePattern } from './patterns.js'
 
 /** Maximum length of a pattern in UTF-16 units. */
@@ -10,6 +11,7 @@ const MAX_PATTERN = 16_384
 export interface TableData {
   readonly patterns: ReadonlyMap<string, RegexProgram>
   readonly phrases: ReadonlyMap<string, PhraseTable>
+  readonly needs: NeedData
 }
 
 /** Tables of the patterns and phrases of a rule set. Equal ones exist once. */
@@ -18,6 +20,7 @@ export class RuleTables {
   readonly #phrases: Map<string, PhraseTable>
   readonly #patterns = new Map<string, RulePattern>()
   readonly #memory = patternMemory()
+  readonly needs: RuleNeeds
 
   /**
    * `built`: tables that are not built again.
@@ -26,6 +29,7 @@ export class RuleTables {
   constructor(built?: TableData) {
     this.#programs = new Map(built?.patterns)
     this.#phrases = new Map(built?.phrases)
+    this.needs = new RuleNeeds(built?.needs)
   }
 
   /** Returns a pattern, or the mistake in it in one sentence. */
@@ -52,7 +56,7 @@ export class RuleTables {
 
   /** Returns all tables in memory that threads share. */
   share(): TableData {
-    return shareArrays({ patterns: this.#programs, phrases: this.#phrases })
+    return shareArrays({ patterns: this.#programs, phrases: this.#phrases, needs: this.needs.share() })
   }
 }
 
@@ -65,9 +69,8 @@ const ALIGNMENT = 4
 function shareArrays(tables: TableData): TableData {
   const size = (table: Table) => Math.ceil(table.byteLength / ALIGNMENT) * ALIGNMENT
   let bytes = 0
-  for (const tablesOfKind of Object.values(tables))
-    for (const table of tablesOfKind.values())
-      for (const member of Object.values(table)) if (isTable(member)) bytes += size(member)
+  for (const table of [...tables.patterns.values(), ...tables.phrases.values(), tables.needs.table])
+    for (const member of Object.values(table)) if (isTable(member)) bytes += size(member)
   const memory = new SharedArrayBuffer(bytes)
   let at = 0
   const copy = (member: unknown): unknown => {
@@ -78,14 +81,15 @@ function shareArrays(tables: TableData): TableData {
     at += size(member)
     return shared
   }
+  const copyMembers = <T extends object>(table: T): T =>
+    Object.fromEntries(Object.entries(table).map(([name, member]) => [name, copy(member)])) as T
   const copyAll = <T extends object>(of: ReadonlyMap<string, T>): Map<string, T> =>
-    new Map(
-      [...of].map(([key, table]) => [
-        key,
-        Object.fromEntries(Object.entries(table).map(([name, member]) => [name, copy(member)])) as T
-      ])
-    )
-  return { patterns: copyAll(tables.patterns), phrases: copyAll(tables.phrases) }
+    new Map([...of].map(([key, table]) => [key, copyMembers(table)]))
+  return {
+    patterns: copyAll(tables.patterns),
+    phrases: copyAll(tables.phrases),
+    needs: { table: copyMembers(tables.needs.table), numbers: tables.needs.numbers }
+  }
 }
 
 function isTable(member: unknown): member is Table {

@@ -1,5 +1,5 @@
 import type { VariableUse } from '../seclang/rule.js'
-import { Target, TargetList } from './target.js'
+import { NO_TARGETS, Target, TargetList } from './target.js'
 import { type Meter, WorkExceeded } from './transformation-chains.js'
 
 /** A rule that matched. */
@@ -68,15 +68,15 @@ export class Transaction {
   /** Values that matched in the current chain. */
   matchedAll: Target[] = []
   readonly #fixed: ReadonlyMap<string, string>
-  readonly #tx: Map<string, string>
+  #tx: Map<string, string>
   #sourceLink: object | undefined
   #captures: readonly string[] = []
-  readonly #values = new Map<string, readonly Target[]>()
+  readonly #values = new Map<string, readonly Target[] | (() => readonly Target[])>()
   /** Lists of all values of variables that rules do not change. */
   readonly #whole = new Map<string, TargetList>()
   #removed: Uint8Array | undefined
   #ownsRemoved = false
-  #excluded: Map<number, VariableUse[]> | undefined
+  #excluded: Map<number, readonly VariableUse[]> | undefined
 
   /** `fixed`: variables of TX that rules cannot change. `removed`: 1 at the numbers of rules that are not evaluated. */
   constructor(options: {
@@ -136,6 +136,21 @@ export class Transaction {
     this.#tx.set(key, value.length > MAX_TEXT ? value.slice(0, MAX_TEXT) : value)
   }
 
+  /** Takes over variables of TX that rules have set for another transaction with the same fixed variables. */
+  startFrom(variables: ReadonlyMap<string, string>): void {
+    this.#tx = new Map(variables)
+  }
+
+  /** All variables of TX but captured groups. */
+  get txVariables(): ReadonlyMap<string, string> {
+    return this.#tx
+  }
+
+  /** Variables of TX that rules cannot change. */
+  get fixed(): ReadonlyMap<string, string> {
+    return this.#fixed
+  }
+
   unsetTx(name: string): void {
     const key = name.toLowerCase()
     if (!this.#fixed.has(key)) this.#tx.delete(key)
@@ -146,8 +161,8 @@ export class Transaction {
     this.#captures = groups.length > 10 ? groups.slice(0, 10) : groups
   }
 
-  /** Sets the values of a variable. */
-  set(collection: string, values: readonly Target[]): void {
+  /** Sets the values of a variable, or a function that makes them for the first rule that examines them. */
+  set(collection: string, values: readonly Target[] | (() => readonly Target[])): void {
     this.#values.set(collection, values)
     this.#whole.delete(collection)
     this.lists.length = 0
@@ -172,8 +187,16 @@ export class Transaction {
       case 'MATCHED_VARS_NAMES':
         return this.matchedAll.map(({ name: one, member }) => new Target('MATCHED_VARS_NAMES', member, one))
       default:
-        return this.#values.get(name) ?? NO_VALUES
+        return this.#stored(name)
     }
+  }
+
+  #stored(name: string): readonly Target[] {
+    const known = this.#values.get(name)
+    if (typeof known !== 'function') return known ?? NO_VALUES
+    const values = known()
+    this.#values.set(name, values)
+    return values
   }
 
   /** Returns the list of all values of a variable; equal calls return the same list unless rules change the variable. */
@@ -181,6 +204,7 @@ export class Transaction {
     const known = this.#whole.get(name)
     if (known !== undefined) return known
     const values = this.collection(name)
+    if (values.length === 0) return NO_TARGETS
     // A rule that examines MATCHED_VARS adds to its array.
     if (!this.#values.has(name)) return new TargetList([...values])
     const list = new TargetList(values)
@@ -201,6 +225,11 @@ export class Transaction {
     return targets
   }
 
+  /** True if some rules are not evaluated. */
+  get hasRemoved(): boolean {
+    return this.#removed !== undefined
+  }
+
   /** Returns whether the rule of this number is not evaluated. */
   isRemoved(rule: number): boolean {
     return this.#removed !== undefined && this.#removed[rule] === 1
@@ -217,13 +246,18 @@ export class Transaction {
     for (const rule of rules) (this.#removed as Uint8Array)[rule] = 1
   }
 
-  /** Excludes values from the rules of these numbers. */
+  /** Excludes values from the rules of these numbers. Rules with equal exclusions share one list of them. */
   excludeTarget(rules: Iterable<number>, target: VariableUse): void {
     this.#excluded ??= new Map()
+    const extended = new Map<readonly VariableUse[] | undefined, readonly VariableUse[]>()
     for (const rule of rules) {
-      const known = this.#excluded.get(rule)
-      if (known === undefined) this.#excluded.set(rule, [target])
-      else known.push(target)
+      const before = this.#excluded.get(rule)
+      let after = extended.get(before)
+      if (after === undefined) {
+        after = [...(before ?? []), target]
+        extended.set(before, after)
+      }
+      this.#excluded.set(rule, after)
     }
   }
 
