@@ -54,14 +54,23 @@ export function lowerCode(code: number): number {
   return code >= 0x41 && code <= 0x5a ? code + 0x20 : code
 }
 
-/** Collects bytes up to a fixed maximum, and returns them as Latin-1 text. */
+/** Size of the memory that texts use by turns. */
+const SHARED_BYTES = 16_384
+/** Memory that no text uses at present. */
+let spare: Buffer | undefined
+
+/** Collects bytes up to a fixed maximum, and returns them once as Latin-1 text. */
 export class ByteText {
   readonly #bytes: Buffer
   #length = 0
 
   /** `size`: maximum number of bytes. */
   constructor(size: number) {
-    this.#bytes = Buffer.allocUnsafe(size)
+    if (size > SHARED_BYTES) this.#bytes = Buffer.allocUnsafe(size)
+    else {
+      this.#bytes = spare ?? Buffer.allocUnsafeSlow(SHARED_BYTES)
+      spare = undefined
+    }
   }
 
   /** Number of bytes so far. */
@@ -85,7 +94,9 @@ export class ByteText {
   }
 
   toString(): string {
-    return this.#bytes.toString('latin1', 0, this.#length)
+    const text = this.#bytes.toString('latin1', 0, this.#length)
+    if (this.#bytes.length === SHARED_BYTES) spare = this.#bytes
+    return text
   }
 }
 

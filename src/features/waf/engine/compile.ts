@@ -10,7 +10,7 @@ import { meetsNeeds } from './needs.js'
 import { compileOperator, type Matcher, toNumber } from './operators.js'
 import type { Selection, Selections } from './selection.js'
 import type { RuleTables } from './tables.js'
-import { Target } from './target.js'
+import { Target, type TargetList } from './target.js'
 import type { Transaction } from './transaction.js'
 import type { ChainStep, TransformationChains } from './transformation-chains.js'
 
@@ -205,35 +205,49 @@ function lastFormLink(parts: LinkParts): Link['matches'] {
     if (mayMatch !== undefined && list.size > 1) {
       if (!mayMatch(scope.joined(list, chain, transaction.meter), transaction)) return false
     }
-    let matched = false
-    for (const target of list.items) {
-      const form = scope.form(target, chain, transaction.meter)
-      if (matcher.matches(form, transaction) === negated) continue
-      matched = true
-      matchTarget(target, form, transaction, parts)
-    }
-    return matched
+    return matchValues(parts, list, [chain], transaction)
   }
 }
 
 /** A link with `multiMatch`: it tests values before and after each of its transformations. */
 function eachFormLink(parts: LinkParts): Link['matches'] {
-  const { targets, matcher, negated, chains, scope } = parts
+  const { targets, chains, scope } = parts
   return (transaction) => {
-    let matched = false
-    for (const target of targets(transaction).items) {
-      let before: string | undefined
-      for (const chain of chains) {
-        const form = scope.form(target, chain, transaction.meter)
-        if (form === before) continue
-        before = form
-        if (matcher.matches(form, transaction) === negated) continue
-        matched = true
-        matchTarget(target, form, transaction, parts)
-      }
-    }
-    return matched
+    const list = targets(transaction)
+    const different = new Set(chains.map((chain) => scope.equal(list, chain, transaction.meter)))
+    return matchValues(parts, list, [...different], transaction)
   }
+}
+
+/** Tests all values after each chain, with the effects of matches. Values that others equal are tested once if none of them matches. */
+function matchValues(parts: LinkParts, list: TargetList, chains: readonly number[], transaction: Transaction): boolean {
+  const { distinct } = list
+  if (!parts.negated && distinct.length < list.size && !testValues(parts, distinct, chains, transaction)) return false
+  return testValues(parts, list.items, chains, transaction, true)
+}
+
+function testValues(
+  parts: LinkParts,
+  items: readonly Target[],
+  chains: readonly number[],
+  transaction: Transaction,
+  hasEffects = false
+): boolean {
+  const { matcher, negated, scope } = parts
+  let matched = false
+  for (const target of items) {
+    let before: string | undefined
+    for (const chain of chains) {
+      const form = scope.form(target, chain, transaction.meter)
+      if (form === before) continue
+      before = form
+      if (matcher.matches(form, transaction) === negated) continue
+      if (!hasEffects) return true
+      matched = true
+      matchTarget(target, form, transaction, parts)
+    }
+  }
+  return matched
 }
 
 /** Records the matching value and applies the effects of the link, once for each value. */

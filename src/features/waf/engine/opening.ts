@@ -37,8 +37,8 @@ export class Opening {
 
   /** Sets the variables of a transaction of which no rule was evaluated. Returns the index of the rule that follows. */
   apply(transaction: Transaction): number {
-    if (this.#length === 0 || transaction.hasRemoved) return 0
-    const { fixed } = transaction
+    const { fixed, txVariables, hasRemoved } = transaction
+    if (this.#length === 0 || hasRemoved || txVariables.size !== fixed.size) return 0
     let opened = this.#byVariables.get(fixed)
     if (opened === undefined) {
       opened = this.#open(fixed)

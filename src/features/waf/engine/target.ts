@@ -41,6 +41,7 @@ export class Target {
 /** Values that a rule examines. The joined form of all of them is computed once for each transformation chain. */
 export class TargetList {
   #items: readonly Target[] | undefined
+  #distinct: readonly Target[] | undefined
   readonly joined: (string | undefined)[] = []
   /** Needs that the values meet by the number of the transformation chain. */
   readonly marks: (NeedMarks | undefined)[] = []
@@ -73,6 +74,13 @@ export class TargetList {
     return this.#items
   }
 
+  /** The first of equal values. Values of JSON repeat. */
+  get distinct(): readonly Target[] {
+    this.#distinct ??=
+      this.parts === undefined ? firstOfEqual(this.items) : this.parts.flatMap(({ distinct }) => distinct)
+    return this.#distinct
+  }
+
   /**
    * Returns the values that `isExcluded` does not exclude. It stands for `exclusions`: one list is made for each. Lists of which nothing is
    * excluded stay as they are.
@@ -98,6 +106,20 @@ export class TargetList {
     const [only = NO_TARGETS] = left
     return left.length > 1 ? TargetList.union(left) : only
   }
+}
+
+/** Number of values from which equal ones are looked for. */
+const MANY = 8
+
+function firstOfEqual(items: readonly Target[]): readonly Target[] {
+  if (items.length < MANY) return items
+  const values = new Set<string>()
+  const first: Target[] = []
+  for (const target of items) {
+    const { size } = values
+    if (values.add(target.value).size > size) first.push(target)
+  }
+  return first
 }
 
 /** A list without values. */

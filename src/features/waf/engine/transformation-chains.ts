@@ -102,7 +102,7 @@ export class TransformationChains {
     if (need !== undefined && signs !== undefined && !meetsNeeds(this.marks(list, before, meter), need)) {
       if (signs.pattern === undefined || !signs.pattern.test(this.joined(list, before, meter))) return false
     }
-    return list.items.some((target) => this.form(target, chain, meter) !== this.form(target, before, meter))
+    return list.distinct.some((target) => this.form(target, chain, meter) !== this.form(target, before, meter))
   }
 
   /** Returns the needs that the values meet after a chain. Throws `WorkExceeded`. */
@@ -118,7 +118,7 @@ export class TransformationChains {
   #mark(list: TargetList, chain: number, meter: Meter): NeedMarks {
     const marks = this.#needs.blank()
     if (list.parts === undefined) {
-      for (const target of list.items) {
+      for (const target of list.distinct) {
         const form = this.form(target, chain, meter)
         meter.budget -= form.length
         this.#needs.mark(form, marks)
