@@ -41,6 +41,9 @@ export interface CompileScope {
   data(name: string): string | undefined
 }
 
+/** Steps of a value that matches, beside those of its search: what is recorded of it, and its effects. */
+const MATCH_COST = 10_000
+
 /** Effect of a match of one link. */
 type Effect = (transaction: Transaction) => void
 
@@ -253,6 +256,7 @@ function testValues(
 /** Records the matching value and applies the effects of the link, once for each value. */
 function matchTarget(target: Target, form: string, transaction: Transaction, link: LinkParts): void {
   const { effect } = link
+  transaction.spend(MATCH_COST)
   const matched = form === target.value ? target : new Target(target.collection, target.member, form)
   transaction.matched = matched
   transaction.matchedAll.push(matched)
