@@ -76,12 +76,12 @@ export function compileSuiteRules(folder: string): Promise<RuleSet> {
 }
 
 /** Reads and compiles the rules of the folder. `settings`: directives after those of the set-up file. */
-export async function compileCrs(folder: string, settings: string): Promise<RuleSet> {
+export async function compileCrs(folder: string, settings: string, skipUnknown = false): Promise<RuleSet> {
   const { files, data, digest } = await readRuleFolder(folder)
   const [setup, ...rules] = files
   if (setup === undefined) throw new Error('the folder has no rules')
-  const source = readRuleSet([setup, { name: 'settings', text: settings }, ...rules])
-  return atOnce(RuleSet.compile(source, { digest, data: (name) => data.get(name) }))
+  const source = readRuleSet([setup, { name: 'settings', text: settings }, ...rules], skipUnknown)
+  return atOnce(RuleSet.compile(source, { digest, data: (name) => data.get(name), skipUnknown }))
 }
 
 /** Request of a stage as bytes of Latin-1. */

@@ -1,4 +1,9 @@
 import { readFileSync } from 'node:fs'
+import { setRequestBody } from '../../../src/features/waf/engine/body-values.js'
+import { setRequestHead } from '../../../src/features/waf/engine/request-values.js'
+import type { RuleSet } from '../../../src/features/waf/engine/rule-set.js'
+import { Transaction } from '../../../src/features/waf/engine/transaction.js'
+import { atOnce } from '../../../src/lib/slices.js'
 
 /** Harmless texts by kind, as Latin-1 text of their UTF-8 bytes. */
 export const harmlessTexts: readonly string[] = Object.values(
@@ -113,4 +118,44 @@ function attackJson(text: string, attack: string): string {
   return JSON.stringify(
     JSON.parse(text, (_, value) => (typeof value === 'string' && value.length === longest ? value + attack : value))
   )
+}
+
+/** Returns whether a request has a query, a form or JSON with a text. */
+export function hasValues({ uri, headers, body }: HarmlessRequest): boolean {
+  if (body === undefined) return /\?.*=/.test(uri)
+  const type = headers['content-type'] ?? ''
+  return type === 'application/x-www-form-urlencoded' || (type === 'application/json' && /:\s*"/.test(body))
+}
+
+/** Ids of the rules that detect attacks, and not of those that set up a transaction or sum up scores. */
+const isDetection = (id: number) => id >= 911_000 && id < 949_000
+
+/** Evaluates rules at paranoia level 1 for a request; returns the ids of those that detect attacks. */
+export function decideRequest(
+  rules: RuleSet,
+  { method, uri, headers: fields, body }: HarmlessRequest
+): { readonly isDenied: boolean; readonly ids: readonly number[] } {
+  const plan = rules.plan(1)
+  const transaction = new Transaction({ budget: 1_000_000_000, fixed: plan.fixed })
+  const bytes = Buffer.from(body ?? '')
+  const all = body === undefined ? fields : { ...fields, 'content-length': String(bytes.length) }
+  const headers = Object.entries(all)
+    .flat()
+    .map((text) => Buffer.from(text, 'utf8').toString('latin1'))
+  setRequestHead(transaction, {
+    id: 'r1',
+    method,
+    target: uri,
+    protocol: 'HTTP/1.1',
+    headers,
+    clientAddress: '192.0.2.10',
+    clientPort: 40_000,
+    serverName: 'app.example.com',
+    serverPort: 443
+  })
+  atOnce(plan.run(1, transaction))
+  if (body !== undefined) setRequestBody(transaction, { bytes, truncated: false }, headers)
+  atOnce(plan.run(2, transaction))
+  const ids = [...new Set(transaction.reported.map(({ id }) => id))].filter(isDetection)
+  return { isDenied: transaction.denied !== undefined, ids }
 }

@@ -89,7 +89,7 @@ t.test('mistakes are told with file and line', async (t) => {
     ['SecRule REQUEST_METHOD:x "a" "id:1"', /REQUEST_METHOD has no members/],
     ['SecRule ARGS "a" "id:1,exec:/bin/sh"', /the action exec is not known/],
     ['SecRule ARGS "a" "id:1,ctl:unknown=On"', /ctl:unknown is not known/],
-    ['SecRule ARGS "a" "id:1,setvar:ip.x=1"', /only variables of TX are/],
+    ['SecRule ARGS "a" "id:1,setvar:env.x=1"', /only variables of TX are/],
     ['SecRule ARGS "a" "id:1,phase:7"', /the phase is 7/],
     ['SecRule ARGS "a', /a double quote is not closed/],
     ['SecRule ARGS "a" "id:1,msg:\'x"', /a single quote in the actions is not closed/],

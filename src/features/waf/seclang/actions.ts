@@ -25,10 +25,11 @@ const PHASES: Readonly<Record<string, number>> = { request: 2, response: 4, logg
 
 const SEVERITIES = ['EMERGENCY', 'ALERT', 'CRITICAL', 'ERROR', 'WARNING', 'NOTICE', 'INFO', 'DEBUG']
 
-/** Actions that only concern the audit log of other engines, or describe the rule. */
+/** Actions that only concern the audit log or the persistent collections of other engines, or describe the rule. */
 const WITHOUT_EFFECT = new Set([
   'accuracy',
   'auditlog',
+  'expirevar',
   'initcol',
   'maturity',
   'noauditlog',
@@ -83,7 +84,8 @@ const READERS: Readonly<Record<string, (actions: RuleActions, value: string, pla
     actions.chain = true
   },
   setvar: (actions, value, place) => {
-    actions.effects.assignments.push(readAssignment(value, place))
+    const assignment = readAssignment(value, place)
+    if (assignment !== undefined) actions.effects.assignments.push(assignment)
   },
   ctl: (actions, value, place) => {
     const control = readControl(value, place)
@@ -132,13 +134,18 @@ function wholeNumber(value: string, name: string, place: Place): number {
   return Number(value)
 }
 
-function readAssignment(written: string, place: Place): Assignment {
+/** Collections that other engines keep over several requests. Here they are never set, and a rule that reads them is refused. */
+const PERSISTENT = new Set(['GLOBAL', 'IP', 'RESOURCE', 'SESSION', 'USER'])
+
+/** Returns an assignment to a variable of TX; undefined for one to a persistent collection. */
+function readAssignment(written: string, place: Place): Assignment | undefined {
   const unset = written.startsWith('!')
   const equals = written.indexOf('=')
   const left = (equals < 0 ? written : written.slice(0, equals)).slice(unset ? 1 : 0).trim()
   const dot = left.indexOf('.')
-  if (left.slice(0, dot).toUpperCase() !== 'TX')
-    throw new PlaceError(place, `setvar:${left} is not supported; only variables of TX are`)
+  const collection = left.slice(0, dot).toUpperCase()
+  if (PERSISTENT.has(collection)) return undefined
+  if (collection !== 'TX') throw new PlaceError(place, `setvar:${left} is not supported; only variables of TX are`)
   const name = left.slice(dot + 1)
   if (unset) return { name, how: 'unset', value: '' }
   const right = equals < 0 ? '1' : written.slice(equals + 1)
