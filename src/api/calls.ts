@@ -163,6 +163,30 @@ export function queryOf(request: FastifyRequest, known: readonly string[]): Read
   return readQuery((request.query as RawQuery).text, known)
 }
 
+/**
+ * Returns the query of a list of objects. Of parameters in `selecting`, which may be repeated, objects must have one of the values: they
+ * are part of the filter. Throws an ApiError for parameters other than those and `known`.
+ */
+export function listQueryOf(
+  request: FastifyRequest,
+  known: readonly string[],
+  selecting: readonly string[]
+): ReadonlyMap<string, string> {
+  const chosen = new Map<string, string[]>()
+  const others = (request.query as RawQuery).text.split('&').filter((pair) => {
+    const [name = '', value = ''] = pair.split('=', 2)
+    if (!selecting.includes(name)) return true
+    chosen.set(name, [...(chosen.get(name) ?? []), decode(value)])
+    return false
+  })
+  const query = new Map(readQuery(others.join('&'), known))
+  const given = query.get('filter')
+  const conditions = [...chosen].map(([name, values]) => `obj.${name} in ${JSON.stringify(values)}`)
+  if (conditions.length > 0)
+    query.set('filter', [...(given === undefined ? [] : [`(${given})`]), ...conditions].join(' && '))
+  return query
+}
+
 /** Reads the options of a write from the query, `If-Match` and `guard`. */
 export function writeMode(request: FastifyRequest): WriteMode {
   const query = queryOf(request, ['dry_run', 'force'])

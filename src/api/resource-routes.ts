@@ -8,6 +8,7 @@ import {
   callOf,
   invalidParameter,
   LIMIT,
+  listQueryOf,
   queryOf,
   readCount,
   sendDone,
@@ -19,6 +20,9 @@ import { type Handler, type Method, parameter, pathOf, type RouteConfig, type Ro
 
 /** Parameters of every list of records. */
 export const LIST_PARAMETERS = ['limit', 'before_id', 'filter'] as const
+
+/** Parameters by which older clients select objects of a list, each any number of times, in place of `filter`. */
+const SELECTING: Readonly<Record<string, readonly string[]>> = { endpoint: ['id', 'url'] }
 
 const ID = /^[A-Za-z0-9_]{1,100}$/
 
@@ -55,8 +59,8 @@ function adder(router: Router, { name }: Resource) {
 }
 
 /** Reads the requested page of a list. Throws an ApiError. */
-function readPage(request: FastifyRequest): Pick<ListRequest, 'limit' | 'beforeId' | 'filter'> {
-  const query = queryOf(request, LIST_PARAMETERS)
+function readPage(request: FastifyRequest, { name }: Resource): Pick<ListRequest, 'limit' | 'beforeId' | 'filter'> {
+  const query = listQueryOf(request, LIST_PARAMETERS, SELECTING[name] ?? [])
   const limit = readCount(query, 'limit', LIMIT)
   const beforeId = query.get('before_id')
   if (beforeId !== undefined && !ID.test(beforeId)) throw invalidParameter('before_id', 'must be an id')
@@ -68,7 +72,7 @@ function listRecords(resource: Resource, account: Account): Handler {
     const call = callOf(request)
     account.records.permit(resource, 'list', call)
     const path = pathOf(request)
-    const page = readPage(request)
+    const page = readPage(request, resource)
     const serving = account.configuration.revision
     const body = await account.records.list(resource, { path, ...page }, call)
     return reply.header('service-revision', String(serving)).send(body)
@@ -192,7 +196,7 @@ function listNested(
     account.records.permit(child, 'list', call)
     const path = pathOf(request)
     const id = parameter(path, 'id')
-    const page = readPage(request)
+    const page = readPage(request, child)
     const shown = await account.records.get(parent, { path }, call)
     const serving = account.configuration.revision
     const { field, selects } = nested

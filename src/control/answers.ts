@@ -4,13 +4,14 @@ import { reservedDomain } from '../resources/domains.js'
 import { httpsEdge, httpsEdgeRoute } from '../resources/edges.js'
 import { CLOUD, endpoint } from '../resources/endpoints.js'
 import { present, presentList, presentModule, presentPart, uriOf } from '../resources/present.js'
+import { reservedAddress } from '../resources/reserved-addresses.js'
 import type { Part, RecordOf, Resource } from '../resources/resource.js'
 import type { PresentContext, ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import type { Principal } from './calls.js'
 import type { DeclaredRecords } from './declared-records.js'
 import { notFound } from './errors.js'
-import { keeperOfHost } from './record-rules.js'
+import { keeperOfAddress, keeperOfHost } from './record-rules.js'
 import { type Catalogue, type Records, recordsNaming } from './records.js'
 import { maySeeSecrets } from './rights.js'
 
@@ -137,7 +138,7 @@ export class Answers {
     }
     const tunnels = await this.#tunnelsOf(resource, records)
     const hostports = await this.#hostportsOf(reader, resource, records)
-    const domains = await this.#domainsOf(reader, resource, records)
+    const reservations = await this.#reservationsOf(reader, resource, records)
     return {
       baseUrl: this.baseUrl,
       zone,
@@ -146,7 +147,7 @@ export class Answers {
       children: (kind, parent) => below.get(`${kind} ${parent}`) ?? [],
       tunnelsOf: (backend) => tunnels?.get(backend) ?? [],
       hostportsOf: (edge) => hostports.get(edge) ?? [],
-      domainOf: (id) => domains?.get(id),
+      reservationOf: (id) => reservations?.get(id),
       placeOf: (record) => this.#declared.placeOf(record),
       deliveryOf: (destination) => deliveryOf?.(destination),
       healthOf: (backend) => healthOf?.(backend)
@@ -168,15 +169,19 @@ export class Answers {
     return found
   }
 
-  /** Reserved domains of cloud endpoints by their ids. */
-  async #domainsOf(reader: StoreReader, { name }: Resource, records: readonly ResourceRecord[]) {
+  /** Reserved domains and addresses of cloud endpoints by the ids of the endpoints. */
+  async #reservationsOf(reader: StoreReader, { name }: Resource, records: readonly ResourceRecord[]) {
     if (name !== endpoint.name) return undefined
     const found = new Map<string, { readonly id: string; readonly uri: string }>()
     for (const { id, body } of records) {
       if (body.type !== CLOUD) continue
-      const domain = await keeperOfHost(reader, String(body.host))
-      if (domain === undefined) continue
-      found.set(id, { id: domain, uri: uriOf(reservedDomain, { id: domain, body: {} }, this.baseUrl) })
+      const isTcp = body.proto === 'tcp'
+      const reserved = isTcp
+        ? await keeperOfAddress(reader, String(body.hostport))
+        : await keeperOfHost(reader, String(body.host))
+      if (reserved === undefined) continue
+      const resource = isTcp ? reservedAddress : reservedDomain
+      found.set(id, { id: reserved, uri: uriOf(resource, { id: reserved, body: {} }, this.baseUrl) })
     }
     return found
   }

@@ -4,7 +4,9 @@ import type { ShardedMap } from '../lib/sharded-map.js'
 import { reservedDomain } from '../resources/domains.js'
 import { httpsEdge, PASSTHROUGH, tcpEdge } from '../resources/edges.js'
 import { endpoint, endpointAddress } from '../resources/endpoints.js'
+import { credential } from '../resources/identities.js'
 import { uriOf } from '../resources/present.js'
+import { reservedAddress } from '../resources/reserved-addresses.js'
 import type { Resource } from '../resources/resource.js'
 import { tlsEdge } from '../resources/tls-edges.js'
 import { splitHostport } from '../resources/units.js'
@@ -23,7 +25,7 @@ import {
   placeOfId,
   placeOfTunnel
 } from './cluster/publisher.js'
-import { keeperOfHost } from './record-rules.js'
+import { keeperOfAddress, keeperOfHost } from './record-rules.js'
 
 /** The one endpoint that no edge and no agent declares: it comes last. */
 const FILE_ID = 'ep_file_default'
@@ -40,7 +42,7 @@ interface EndpointsParts {
   readonly store: StoreReader
   /** Live entries of this process. */
   readonly sources: LiveSources
-  readonly agents: Pick<ClusterAgents, 'othersEndpoints'>
+  readonly agents: Pick<ClusterAgents, 'othersEndpoints' | 'session'>
   /** The configuration that runs. */
   readonly units: () => ShardedMap<Unit>
   readonly baseUrl: () => string
@@ -147,14 +149,14 @@ export class Endpoints {
       .sort((a, b) => comparePlaces(a.place, b.place))
     for (const { tunnel, place } of tunnels) {
       if (from !== undefined && comparePlaces(from, place) > 0) continue
-      yield { place, endpoints: async () => [{ place, record: this.#endpointOf(tunnel, place) }] }
+      yield { place, endpoints: async () => [{ place, record: await this.#endpointOf(tunnel, place) }] }
     }
   }
 
   async *#othersTunnels(from: EndpointPlace | undefined): AsyncGenerator<Group> {
     for await (const tunnel of this.#parts.agents.othersEndpoints(from)) {
       const place = placeOfTunnel(tunnel)
-      yield { place, endpoints: async () => [{ place, record: this.#endpointOf(tunnel, place) }] }
+      yield { place, endpoints: async () => [{ place, record: await this.#endpointOf(tunnel, place) }] }
     }
   }
 
@@ -172,9 +174,11 @@ export class Endpoints {
     const found: Endpoint[] = []
     for (const hostport of body.hostports ?? []) {
       const { host, port } = splitHostport(hostport)
-      const domain = await keeperOfHost(this.#parts.store, host)
       const place = placeOfAddress(stored, hostport)
       const proto = protoOf(edge, body.tls)
+      const { store } = this.#parts
+      const address = proto === 'tcp' ? await keeperOfAddress(store, hostport) : undefined
+      const domain = proto === 'tcp' ? undefined : await keeperOfHost(store, host)
       found.push({
         place,
         record: record(endpointId(place), stored.createdAt, {
@@ -183,6 +187,7 @@ export class Endpoints {
           ...endpointAddress(proto, host, port),
           edge: this.#ref(edge, stored.id),
           domain: domain === undefined ? null : this.#ref(reservedDomain, domain),
+          tcp_addr: address === undefined ? null : this.#ref(reservedAddress, address),
           traffic_policy: body.traffic_policy?.value ?? ''
         })
       })
@@ -190,10 +195,8 @@ export class Endpoints {
     return found.sort((a, b) => comparePlaces(a.place, b.place))
   }
 
-  #endpointOf(
-    { id, startedAt, publicUrl, proto, session, metadata, pooled = false }: LiveTunnel,
-    place: EndpointPlace
-  ): ResourceRecord {
+  async #endpointOf(tunnel: LiveTunnel, place: EndpointPlace): Promise<ResourceRecord> {
+    const { id, startedAt, publicUrl, proto, session, metadata, forwardsTo, pooled = false } = tunnel
     const { hostname, port } = new URL(publicUrl)
     const base = this.#parts.baseUrl()
     return record(endpointId(place), startedAt, {
@@ -202,9 +205,19 @@ export class Endpoints {
       metadata,
       pooling_enabled: pooled,
       ...endpointAddress(proto, hostname.replace(/^\[|\]$/g, ''), Number(port) || (PORTS[proto] ?? 0)),
+      upstream_url: forwardsTo === '' ? null : forwardsTo,
+      principal: await this.#ownerOf(session),
       tunnel: { id, uri: `${base}/tunnels/${id}` },
       tunnel_session: { id: session, uri: `${base}/tunnel_sessions/${session}` }
     })
+  }
+
+  /** Returns the owner of the credential of an agent; '' if the agent or the credential does not exist any more. */
+  async #ownerOf(session: string): Promise<string> {
+    const { agents, store } = this.#parts
+    const opened = (await agents.session(session))?.credential
+    const stored = opened === undefined ? undefined : await store.get(credential.name, opened)
+    return String((stored?.body as Body | undefined)?.owner_id ?? '')
   }
 
   #fileEndpoint(): ResourceRecord | undefined {
@@ -242,5 +255,5 @@ function protoOf(edge: Resource, tls: string | undefined): string {
 
 function record(id: string, createdAt: number, body: Body): ResourceRecord {
   const time = timestampText(createdAt)
-  return { kind: endpoint.name, id, createdAt: time, body: { updated_at: time, ...body }, secrets: {} }
+  return { kind: endpoint.name, id, createdAt: time, body: { updated_at: time, principal: '', ...body }, secrets: {} }
 }

@@ -46,6 +46,11 @@ export async function keeperOfHost(reader: StoreReader, host: string): Promise<s
   return undefined
 }
 
+/** Returns the id of the reserved address with this host and port. */
+export async function keeperOfAddress(reader: StoreReader, hostport: string): Promise<string | undefined> {
+  return (await reader.keeperOf(reservedAddress.name, hostport))?.id
+}
+
 /** Fails with `IN_USE` when an edge serves the reserved domain that shall go. */
 export function mustNotServe({ kind, id, body }: ResourceRecord, edgeOn: (host: string) => string | undefined): void {
   if (kind !== reservedDomain.name) return

@@ -6,6 +6,7 @@ import { defineField, type Field } from '../schema/field.js'
 import {
   choice,
   computed,
+  constant,
   described,
   flag,
   kept,
@@ -17,6 +18,7 @@ import {
 } from '../schema/fields.js'
 import { formatEndpointUrl, parseEndpointUrl, refusalOfTcpHost } from '../schema/formats.js'
 import type { RuleView } from '../schema/objects.js'
+import { creator } from './identities.js'
 import { liveRef } from './live.js'
 import { pathOf } from './present.js'
 import { defineResource } from './resource.js'
@@ -93,6 +95,7 @@ function bindings(): Field<readonly string[]> {
 /** Fields that follow from the URL of an endpoint. */
 const address = {
   proto: keptText('http, https, tcp or tls.'),
+  scheme: computed(Type.String(), 'The same as proto.', (_stored, _path, { body }) => String(body.proto ?? '')),
   public_url: computed(Type.String(), 'The same as url.', (_stored, _path, { body }) => String(body.url ?? '')),
   hostport: {
     ...keptText('host:port of its URL.'),
@@ -107,11 +110,16 @@ const address = {
   port: kept<number>(Type.Integer(), 0, 'Port of its URL.')
 }
 
-/** The reserved domain of an endpoint: that of an edge is in its record, that of a cloud endpoint is looked up. */
-const domain = {
-  ...liveRef('The reserved domain that it uses.'),
-  present: (stored, _path, { id }, { domainOf }) => stored ?? domainOf?.(id) ?? null
-} as ReturnType<typeof liveRef>
+type Reference = ReturnType<typeof liveRef>
+
+/** Returns a field for the reservation of the endpoints that `has` accepts: in the record of an edge's, looked up for a cloud endpoint. */
+function reservation(description: string, has: (proto: unknown) => boolean): Reference {
+  return {
+    ...liveRef(description),
+    present: (stored, _path, { id, body }, { reservationOf }) =>
+      stored ?? (has(body.proto) ? reservationOf?.(id) : undefined) ?? null
+  } as Reference
+}
 
 /** Cloud endpoint. The API shows those of edges and agents, and the default one of the options, beside them. */
 export const endpoint = defineResource({
@@ -146,8 +154,12 @@ export const endpoint = defineResource({
     ...address,
     region: keptText('Always empty: endpoints are global.'),
     upstream_url: keptTextOrNull('Where it forwards to, when that is one place.'),
+    upstream_protocol: constant('', 'Always empty: the policy or the agent chooses it for each request.'),
     edge: liveRef('The edge that it belongs to.'),
-    domain,
+    domain: reservation('The reserved domain that it uses.', (proto) => proto !== 'tcp'),
+    tcp_addr: reservation('The reserved address that it uses.', (proto) => proto === 'tcp'),
+    principal: creator('The user or bot who created it, or who owns the credential of its agent; null for an edge.'),
+    name: constant('', 'Always empty: endpoints have no names besides their URLs.'),
     tunnel: liveRef('The tunnel that it belongs to.'),
     tunnel_session: liveRef('The session that it belongs to.'),
     traffic_policy: text({

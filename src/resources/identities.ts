@@ -1,5 +1,6 @@
-import { defineField } from '../schema/field.js'
-import { described, flag, text, texts } from '../schema/fields.js'
+import Type from 'typebox'
+import { defineField, type Field } from '../schema/field.js'
+import { described, flag, keptText, text, texts } from '../schema/fields.js'
 import type { RuleView } from '../schema/objects.js'
 import { owner } from '../schema/references.js'
 import { token } from '../schema/secrets.js'
@@ -28,6 +29,26 @@ export const serviceUser = defineResource({
   path: '/service_users',
   listKey: 'service_users'
 })
+
+const userReference = Type.Object({
+  id: Type.String({ description: 'Its id.' }),
+  uri: Type.String({ description: 'URL of a bot user; empty for others.' })
+})
+
+/** Returns the field of the user or bot who created a record; null where no caller did. */
+export function creator(description: string): Field<string> {
+  return {
+    ...keptText(description),
+    response: Type.Unsafe({ ...Type.Union([userReference, Type.Null()]), description }),
+    onCreate: (_id, makers) => ({ stored: makers.principal }),
+    present: (id, _path, _record, { baseUrl }) => {
+      // Records of older versions lack it.
+      if (!id) return null
+      const isBot = id.startsWith(`${botUser.idPrefix}_`)
+      return { id, uri: isBot ? `${baseUrl}${botUser.path}/${id}` : '' }
+    }
+  }
+}
 
 /** Key for this API. */
 export const apiKey = defineResource({

@@ -9,7 +9,7 @@ import { computed, described, keptText, text, texts, updatedAt } from '../schema
 import { responseMembers } from '../schema/json-schema.js'
 import { object, presentMembers, type RuleView } from '../schema/objects.js'
 import { endpoint } from './endpoints.js'
-import { botUser } from './identities.js'
+import { creator } from './identities.js'
 import { fieldTypes } from './list-filter.js'
 import { defineResource, type MakeView } from './resource.js'
 
@@ -199,22 +199,6 @@ function outlasts(authority: string, now: number): boolean {
 /** Record kind. */
 const KIND = 'kubernetes_operator'
 
-const reference = Type.Object({
-  id: Type.String({ description: 'Its id.' }),
-  uri: Type.String({ description: 'URL of a bot user; empty for others.' })
-})
-
-/** The creator. */
-const principal: Field<string> = {
-  ...keptText('The user or bot who created it.'),
-  response: Type.Unsafe({ ...reference, description: 'The user or bot who created it.' }),
-  onCreate: (_id, makers) => ({ stored: makers.principal }),
-  present: (id, _path, _record, { baseUrl }) => {
-    const isBot = id.startsWith(`${botUser.idPrefix}_`)
-    return { id, uri: isBot ? `${baseUrl}${botUser.path}/${id}` : '' }
-  }
-}
-
 const { response: _, ...certificate } = keptText('The certificate of the binding, in PEM.')
 
 /** Operator in a Kubernetes cluster, as it registers itself. */
@@ -234,7 +218,7 @@ export const kubernetesOperator = defineResource({
   fields: {
     updated_at: updatedAt(),
     ...described,
-    principal,
+    principal: creator('The user or bot who created it.'),
     enabled_features: texts({
       description: 'Features that are on: bindings, ingress and gateway, in any case; shown in lower case.',
       item: 'bindings, ingress or gateway.',

@@ -106,8 +106,8 @@ export interface PresentContext {
   deliveryOf?(destination: string): Json | undefined
   /** Host and port pairs of an HTTPS edge. */
   hostportsOf?(edge: string): readonly string[]
-  /** Reserved domain of a cloud endpoint; undefined if there is none. */
-  domainOf?(endpoint: string): { readonly id: string; readonly uri: string } | undefined
+  /** Reserved domain of a cloud endpoint, or reserved address of one for tcp; undefined if there is none. */
+  reservationOf?(endpoint: string): { readonly id: string; readonly uri: string } | undefined
 }
 
 /** Context for presenting a record without related data. */

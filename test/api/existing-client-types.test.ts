@@ -24,10 +24,7 @@ const ABSENT: readonly RegExp[] = [
   // Ids of the path, which a body may repeat.
   /^(POST|PATCH) \w+\.(edge_)?id$/,
   // The structured form of policies before traffic_policy; always null in answers.
-  /^(POST|PATCH) \w+\.policy$/,
-  // The module of logins by SAML, and reserved addresses: they may not exist yet.
-  /^(POST|PATCH) https_edge_route\.saml$/,
-  /^(GET endpoint\.endpoints|endpoint)\.tcp_addr$/
+  /^(POST|PATCH) \w+\.policy$/
 ]
 
 /** Paths of the members of a type that a schema lacks. */

@@ -121,3 +121,35 @@ t.test('one request reads a bounded number of records, and its cursor continues'
   t.equal(most, 100, 'it reads them in small parts')
   t.equal(await filteredPage(async () => undefined, { limit: 1, present, passes: () => true }), undefined)
 })
+
+t.test('endpoints are selected by ids and URLs as older clients do', async (t) => {
+  const { ask } = await openAccount(t)
+  const traffic_policy = '{"on_http_request":[{"actions":[{"type":"deny"}]}]}'
+  const made = []
+  for (const name of ['a', 'b', 'c', 'd']) {
+    made.push(await make(ask, '/endpoints', { type: 'cloud', url: `https://${name}.test`, traffic_policy }))
+  }
+  const [a, b, c] = made
+  const urls = async (query: string) => {
+    const { status, json, text } = await ask(`/endpoints?${query}`)
+    t.equal(status, 200, text)
+    return json.endpoints.map(({ url }: { url: string }) => url).sort()
+  }
+  t.same(await urls(`id=${a.id}&id=${b.id}`), ['https://a.test', 'https://b.test'])
+  t.same(await urls(`url=${encodeURIComponent('https://c.test')}`), ['https://c.test'])
+  t.same(await urls(`id=${a.id}&id=${c.id}&url=https%3A%2F%2Fc.test`), ['https://c.test'], 'both must hold')
+  t.same(
+    await urls(`id=${a.id}&id=${c.id}&filter=${encodeURIComponent('obj.host == "a.test" || obj.host == "d.test"')}`),
+    ['https://a.test']
+  )
+  t.same(await urls('url=%22%5D'), [], 'a value is no part of the expression')
+  const first = (await ask(`/endpoints?limit=1&id=${a.id}&id=${b.id}`)).json
+  const next = await ask(pathIn(first.next_page_uri))
+  t.same(
+    [...first.endpoints, ...next.json.endpoints].map(({ id }) => id),
+    [b.id, a.id],
+    'the next page keeps the selection'
+  )
+  t.equal(next.json.next_page_uri, null)
+  t.equal((await ask('/ip_policies?id=ipp_1')).status, 400, 'other lists have no such parameters')
+})

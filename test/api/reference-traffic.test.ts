@@ -28,3 +28,26 @@ t.test('endpoints of agents and edges are listed as published', async (t) => {
     t.equal(mismatch(spec, item, context, type), undefined)
   }
 })
+
+t.test('an endpoint for tcp names its reserved address', async (t) => {
+  const { client, base, make } = await openStage(t, published)
+  const address = await make('/reserved_addrs', { addr: 'tcp.example.com:20001' })
+  const other = await make('/reserved_addrs', { addr: 'tcp.example.com:20002' })
+  const traffic_policy = '{"on_tcp_connect":[{"actions":[{"type":"deny"}]}]}'
+  await make('/endpoints', { type: 'cloud', url: 'tcp://tcp.example.com:20001', traffic_policy })
+  await make('/edges/tcp', { hostports: ['tcp.example.com:20002'] })
+  const call = { family: 'endpoints', verb: 'list', method: 'GET', path: '/endpoints' } as const
+  const items = await client.list(call, 'endpoints', false)
+  const saved = new Map([
+    ['address', address],
+    ['other', other]
+  ])
+  const context = { base, prefix: 'ep', path: '/endpoints', saved }
+  for (const [type, tcp_addr] of [
+    ['cloud', ':ref $address'],
+    ['edge', ':ref $other']
+  ]) {
+    const item = items.find((one) => one.type === type)
+    t.equal(mismatch({ tcp_addr, domain: null, scheme: 'tcp' }, item, context, type), undefined)
+  }
+})

@@ -344,7 +344,7 @@ t.test('answers have the documented keys', async (t) => {
     api_key: `${described} token owner_id`,
     event_destination: `${described} format target delivery`,
     ssh_host_certificate: `${described} public_key key_type ssh_certificate_authority_id principals valid_after valid_until certificate`,
-    endpoint: `${described} updated_at source type proto url public_url hostport host port region upstream_url edge domain tunnel tunnel_session traffic_policy bindings pooling_enabled`,
+    endpoint: `${described} updated_at source type proto scheme url public_url hostport host port region upstream_url upstream_protocol name principal edge domain tcp_addr tunnel tunnel_session traffic_policy bindings pooling_enabled`,
     ssh_user_certificate: `${described} public_key key_type ssh_certificate_authority_id principals critical_options extensions valid_after valid_until certificate`
   }
   for (const [name, keys] of Object.entries(documented)) {
