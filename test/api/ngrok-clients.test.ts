@@ -222,6 +222,31 @@ t.test('an update leaves what a client has not set', async (t) => {
   t.match(cleared, { status: 200, json: { description: '' } }, 'for all others null clears')
 })
 
+t.test('an empty map in a creation is unset for clients of ngrok alone', async (t) => {
+  const { host, port, ask } = await openAccount(t)
+  const client = ngrokClient(host, port)
+  const { json: authority } = await client('/ssh_certificate_authorities', { method: 'POST', body: {} })
+  const body = { public_key: authority.public_key, ssh_certificate_authority_id: authority.id, extensions: {} }
+  const made = await client('/ssh_user_certificates', { method: 'POST', body })
+  t.same(made.json.extensions, { 'permit-pty': '', 'permit-user-rc': '' })
+  const other = await ask('/ssh_user_certificates', { method: 'POST', body })
+  t.same(other.json.extensions, {}, 'everybody else gets what the request says')
+})
+
+t.test('an SSH key keeps its comment, and is the same key with another one', async (t) => {
+  const { ask } = await openAccount(t)
+  const { json: authority } = await ask('/ssh_certificate_authorities', { method: 'POST', body: {} })
+  const key = (comment: string) => ({ public_key: `${authority.public_key} ${comment}` })
+  const made = await ask('/ssh_credentials', { method: 'POST', body: key('ann@laptop') })
+  t.match(made, { status: 201, json: key('ann@laptop') })
+  t.match(await ask('/ssh_credentials', { method: 'POST', body: key('bob@laptop') }), {
+    status: 409,
+    json: { error_code: 'ERR_SLUICE_ALREADY_EXISTS', details: { field: 'public_key' } }
+  })
+  const signed = { ...key('ann@laptop'), ssh_certificate_authority_id: authority.id }
+  t.match((await ask('/ssh_host_certificates', { method: 'POST', body: signed })).json, key('ann@laptop'))
+})
+
 t.test('which versions are accepted', async (t) => {
   const { host, port } = await openAccount(t)
   const send = async (headers: Readonly<Record<string, string>>) => {

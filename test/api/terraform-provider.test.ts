@@ -167,7 +167,7 @@ const ROWS: readonly Row[] = [
     config: {
       ...texts,
       acl: ['bind:a.test'],
-      public_key: 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKL12HPVHSPC32vPW/OtqDp4JvMdtNbAyYLGImDzAYgz'
+      public_key: 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKL12HPVHSPC32vPW/OtqDp4JvMdtNbAyYLGImDzAYgz ann@laptop'
     },
     change: { acl: ['bind:b.test'] }
   }
