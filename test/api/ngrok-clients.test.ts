@@ -200,9 +200,30 @@ const UPDATES: readonly (readonly [client: string, path: string, create: object,
   [
     'Rust',
     '/edges/https',
-    { description: 'd', hostports: ['a.test:443'] },
-    { metadata: 'x' },
-    { description: 'd', hostports: ['a.test:443'] }
+    { description: 'd', metadata: '', hostports: ['a.test:443'], mutual_tls: null, tls_termination: null },
+    { description: null, metadata: 'x', hostports: null, mutual_tls: null, tls_termination: null },
+    { description: 'd', metadata: 'x', hostports: ['a.test:443'] }
+  ],
+  [
+    'Rust',
+    '/reserved_domains',
+    {
+      domain: 'a.test',
+      region: '',
+      description: '',
+      metadata: '',
+      certificate_id: null,
+      certificate_management_policy: null
+    },
+    { description: null, metadata: 'x', certificate_id: null, certificate_management_policy: null },
+    { domain: 'a.test', description: '', metadata: 'x', certificate: null }
+  ],
+  [
+    'Rust',
+    '/ssh_certificate_authorities',
+    { description: '', metadata: '', private_key_type: '', elliptic_curve: '', key_size: 0 },
+    { description: 'd', metadata: null },
+    { description: 'd', metadata: '', key_type: 'ed25519' }
   ]
 ]
 

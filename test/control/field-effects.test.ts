@@ -67,8 +67,20 @@ t.test('nothing leads plain bytes to a fixed HTTP response', async (t) => {
   })
   for (const backend_id of [mixed, await make('failover', { backends: [server, mixed] })]) {
     const body = { backend: { backend_id } }
-    t.match(await ask('/edges/tcp', { method: 'POST', body }), refusal('backend.backend_id'))
+    for (const path of ['/edges/tcp', '/edges/tls'])
+      t.match(await ask(path, { method: 'POST', body }), refusal('backend.backend_id'))
   }
+  for (const path of ['/edges/tcp', '/edges/tls'])
+    t.match(
+      await ask(path, {
+        method: 'POST',
+        body: { backend: { backend_id: fixed }, ...(path.endsWith('s') ? { tls_termination: {} } : {}) }
+      }),
+      {
+        status: 400,
+        json: { error_code: /REF_INVALID/, msg: /static_backend/, details: { field: 'backend.backend_id' } }
+      }
+    )
   const edge = await create(sluice, '/edges/tcp', { backend: { backend_id: above } })
   const put = { method: 'PUT', body: { backend_id: mixed } }
   t.match(await ask(`/edges/tcp/${edge.id}/backend`, put), refusal('backend_id'))
