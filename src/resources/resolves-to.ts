@@ -1,5 +1,6 @@
 import Type from 'typebox'
 import { isObject } from '../lib/json.js'
+import type { FieldCode } from '../schema/errors.js'
 import { defineField, type Field, type Reading } from '../schema/field.js'
 import { choice, nullable } from '../schema/fields.js'
 import { object } from '../schema/objects.js'
@@ -38,7 +39,8 @@ export function resolvesTo(): Field<Places> {
 }
 
 function readPlaces(written: unknown, at: string, path: string, reading: Reading): Places | undefined {
-  const refuse = (field: string, message: string) => reading.report({ field, code: 'FIELD_INVALID', message })
+  const refuse = (field: string, message: string, code: FieldCode = 'FIELD_INVALID') =>
+    reading.report({ field, code, message })
   if (!Array.isArray(written)) {
     refuse(at, 'must be a list')
     return undefined
@@ -50,7 +52,7 @@ function readPlaces(written: unknown, at: string, path: string, reading: Reading
     return undefined
   }
   if (written.length > 1) {
-    refuse(at, `must have one entry, "${GLOBAL}"`)
+    refuse(at, `must have one entry, "${GLOBAL}"`, 'TOO_MANY')
     return undefined
   }
   const read = place.read(written[0], `${at}[0]`, `${path}[0]`, reading)

@@ -327,7 +327,7 @@ t.test('answers have the documented keys', async (t) => {
     ip_policy: described,
     ip_policy_rule: `${described} cidr action ip_policy`,
     ip_restriction: `${described} enforced type ip_policies`,
-    reserved_domain: `${described} domain region cname_target certificate ${management} acme_challenge_cname_target error_redirect_url http_endpoint_configuration https_endpoint_configuration is_dev`,
+    reserved_domain: `${described} domain region resolves_to cname_target certificate ${management} acme_challenge_cname_target error_redirect_url http_endpoint_configuration https_endpoint_configuration is_dev`,
     agent_ingress: `${described} domain ns_targets region_domains ${management}`,
     tcp_edge: `${described} hostports tls ${modules} policy_tests policy`,
     tls_edge: `${described} hostports ${modules} mutual_tls tls_termination policy_tests policy`,
