@@ -132,6 +132,7 @@ export function createTraffic(parts: TrafficParts): Traffic {
     clock,
     metrics,
     challenge: parts.challenge,
+    upstreamServes: (unit) => unit.form !== 'tunnels' || upstreams.servers.tunnelsOf(unit).tunnels.length > 0,
     listenerPort: (key) => ports.listener(key)?.port,
     accessLog: accessLog === undefined ? undefined : new AccessLog(lines, accessLog),
     events,

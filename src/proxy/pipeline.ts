@@ -1,11 +1,11 @@
 import { FAILURES, type FailureAnswer, flowErrors, requestErrors } from '../flow/error-codes.js'
 import type { Exchange, Sent } from '../flow/exchange.js'
-import { type EntryFacts, type Flow, type FlowResponse, isInternal } from '../flow/flow.js'
+import type { EntryFacts, Flow, FlowResponse } from '../flow/flow.js'
 import { dropLoginCookies, isSecure } from '../flow/reserved-paths.js'
 import type { Verdict } from '../flow/verdict.js'
 import type { Clock } from '../lib/clock.js'
-import type { EdgeAt } from '../runtime/http-edges.js'
-import type { Snapshot, SnapshotHolder } from '../runtime/snapshot.js'
+import type { UpstreamUnit } from '../runtime/plan.js'
+import type { SnapshotHolder } from '../runtime/snapshot.js'
 import type { AccessLog } from '../telemetry/access-log.js'
 import type { TrafficEventSource } from '../telemetry/event-fields.js'
 import type { Metrics } from '../telemetry/metrics.js'
@@ -43,6 +43,8 @@ export interface PipelineParts {
   readonly metrics: Metrics
   /** Returns the validation response for a certificate authority; undefined for every other request. */
   readonly challenge: (host: string, path: string) => Uint8Array | undefined
+  /** Returns false for an upstream whose agents have gone. @default every upstream serves */
+  readonly upstreamServes?: ((unit: UpstreamUnit) => boolean) | undefined
   /** Returns the port of an HTTP listener by its unit's key; undefined if it is not open. */
   readonly listenerPort: (key: string) => number | undefined
   readonly accessLog: AccessLog | undefined
@@ -189,7 +191,9 @@ export class Pipeline {
     if ('status' in asked) return this.#refuse(context, asked)
     if (inside === undefined && admission.returned(exchange)) return this.#refuse(context, requestErrors.loop)
     const found =
-      inside === undefined ? clientEdge(snapshot, asked.host, entry) : snapshot.internalEdge(inside.host, inside.port)
+      inside === undefined
+        ? snapshot.clientEdge(asked.host, entry, this.#parts.upstreamServes)
+        : snapshot.internalEdge(inside.host, inside.port)
     const flow = admission.admit(exchange, asked, { entry, snapshot, found }, results)
     if ('status' in flow) return this.#refuse(context, flow)
     flow.units = snapshot
@@ -394,6 +398,3 @@ export class Pipeline {
 }
 
 /** Returns the edge for a client. Internal endpoints are reachable from policies alone. */
-function clientEdge(snapshot: Snapshot, host: string, { publicPort, port }: EntryFacts): EdgeAt | undefined {
-  return isInternal(host) ? undefined : snapshot.drawnAt(host, publicPort, port)
-}

@@ -9,6 +9,7 @@ export interface Pooled {
 /** Edges that share one URL. Each request or connection goes to one of them, drawn at random by their numbers of endpoints. Immutable. */
 export class Pool<M> {
   readonly members: readonly M[]
+  readonly #shares: readonly number[]
   /** Sum of the shares up to each member, with its own. */
   readonly #ends: readonly number[]
   readonly #total: number
@@ -16,6 +17,7 @@ export class Pool<M> {
   /** `shares`: numbers of endpoints, one for each member. */
   constructor(members: readonly M[], shares: readonly number[]) {
     this.members = members
+    this.#shares = shares
     let total = 0
     this.#ends = shares.map((share) => {
       total += share
@@ -24,12 +26,20 @@ export class Pool<M> {
     this.#total = total
   }
 
-  /** Returns a member. `random`: from 0 up to, but not including, 1. */
-  draw(random = Math.random()): M {
+  /** Returns a member, one that `serves` unless none does. `random`: from 0 up to, but not including, 1. */
+  draw(serves?: (member: M) => boolean, random = Math.random()): M {
     const place = random * this.#total
     let index = 0
     while (index < this.members.length - 1 && place >= (this.#ends[index] as number)) index++
-    return this.members[index] as M
+    const drawn = this.members[index] as M
+    if (serves === undefined || serves(drawn)) return drawn
+    const left = this.members.map((member, place) => [member, this.#shares[place] as number] as const)
+    const others = left.filter(([member]) => serves(member))
+    if (others.length === 0) return drawn
+    return new Pool(
+      others.map(([member]) => member),
+      others.map(([, share]) => share)
+    ).draw()
   }
 }
 

@@ -165,10 +165,34 @@ export class Snapshot implements ModuleUnits {
     return this.tables.edges.hosts.at(host, publicPort, ownPort)
   }
 
-  /** Returns the edge for one request or connection: of a pool, a member drawn at random. */
+  /** Returns the edge for one connection: of a pool, a member drawn at random. */
   drawnAt(host: string, publicPort?: number, ownPort?: number): EdgeAt | undefined {
     const found = this.edgeAt(host, publicPort, ownPort)
     return found?.pool?.draw() ?? found
+  }
+
+  /**
+   * Returns the edge for a request of a client; undefined for an internal host. `serves`: whether an upstream has servers; a member of a pool
+   * whose upstreams have none is passed over.
+   */
+  clientEdge(
+    host: string,
+    { publicPort, port }: { readonly publicPort?: number | undefined; readonly port?: number | undefined },
+    serves: ((upstream: UpstreamUnit) => boolean) | undefined
+  ): EdgeAt | undefined {
+    if (isInternal(host)) return undefined
+    const found = this.edgeAt(host, publicPort, port)
+    if (found?.pool === undefined) return found
+    return found.pool.draw(serves && (({ edge }) => this.#isServed(edge, serves)))
+  }
+
+  /** Returns false if no upstream of the edge's routes has a server. */
+  #isServed({ routes }: CompiledEdge, serves: (upstream: UpstreamUnit) => boolean): boolean {
+    for (const { upstream } of routes) {
+      const unit = upstream === undefined ? undefined : this.upstream(upstream)
+      if (unit === undefined || serves(unit)) return true
+    }
+    return false
   }
 
   /** Returns the edge that matches a host by name or wildcard; undefined for the catch-all edge. */

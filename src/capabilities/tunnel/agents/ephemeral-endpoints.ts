@@ -68,6 +68,8 @@ const PREFIX = 'ephemeral/'
 export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
   readonly #parts: EphemeralEndpointsParts
   readonly #open = new Map<string, Wish & { readonly units: ReadonlyMap<string, Unit> }>()
+  /** Ids of endpoints that are being opened: another one of their pool takes another id. */
+  readonly #opening = new Set<string>()
 
   constructor(parts: EphemeralEndpointsParts) {
     this.#parts = parts
@@ -129,9 +131,10 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     for (let number = 1; ; number++) {
       const own = number === 1 ? id : `${id}/${number}`
       const expected = this.#parts.expected.get(own)
+      const isTaken = this.#open.has(own) || this.#opening.has(own)
       if (expected === undefined) {
-        if (!this.#open.has(own)) return free ?? own
-      } else if (!this.#open.has(own) && expected.credential === grant.credential) {
+        if (!isTaken) return free ?? own
+      } else if (!isTaken && expected.credential === grant.credential) {
         if (policyIn(expected) === trafficPolicy.trim()) return own
         free ??= own
       }
@@ -197,6 +200,7 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     const { own, groups, failed } = this.#parts
     const { dialer } = wish
     groups.addEndpoint(id, url, dialer)
+    this.#opening.add(id)
     try {
       const applied = await own.put(id, units)
       if (!applied.ok) {
@@ -206,6 +210,8 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
     } catch (error) {
       groups.removeEndpoint(id, url, dialer)
       throw error
+    } finally {
+      this.#opening.delete(id)
     }
     let opened = { ...wish, units }
     this.#open.set(id, opened)

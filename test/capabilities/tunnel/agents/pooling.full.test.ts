@@ -5,17 +5,25 @@ import { systemClock } from '../../../../src/lib/clock.js'
 import { account, create, visit } from '../../../helpers/account.js'
 import { until } from '../../../helpers/until.js'
 import { answering, RawUpstream } from '../../../helpers/upstream.js'
+import { sdkAgent } from '../sdk-agent.js'
 import { type Product, startProduct } from './product.js'
 
 // An exit before the last test must not look like success.
-t.plan(2)
+t.plan(3)
 
 const HOST = 'shared.example.com'
 const answer = (text: string) =>
   `on_http_request: [{ actions: [{ type: custom-response, config: { status_code: 200, body: "${text}" } }] }]`
 
 /** Starts an agent of ours; answers how to stop it, or why its endpoint was refused. */
-async function agent(t: Test, { agents }: Product, token: string, name: string, pooled: boolean) {
+async function agent(
+  t: Test,
+  { agents }: Product,
+  token: string,
+  name: string,
+  pooled: boolean,
+  labels?: Readonly<Record<string, string>>
+) {
   const { port } = await RawUpstream.start(
     t,
     answering(`HTTP/1.1 200 OK\r\ncontent-length: ${name.length}\r\n\r\n${name}`)
@@ -27,7 +35,7 @@ async function agent(t: Test, { agents }: Product, token: string, name: string, 
     token,
     tunnels: [
       {
-        endpoint: { proto: 'https', at: HOST, pooled },
+        ...(labels === undefined ? { endpoint: { proto: 'https' as const, at: HOST, pooled } } : { labels }),
         target: { kind: 'tcp', host: '127.0.0.1', port },
         forwardsTo: name
       }
@@ -52,10 +60,10 @@ async function agent(t: Test, { agents }: Product, token: string, name: string, 
   return { stop, refused }
 }
 
-async function shares({ sluice }: Product, requests = 90): Promise<Record<string, number>> {
+async function shares({ sluice }: Product, requests = 90, host = HOST): Promise<Record<string, number>> {
   const seen: Record<string, number> = {}
   for (let i = 0; i < requests; i++) {
-    const { body } = await visit(sluice, HOST)
+    const { body } = await visit(sluice, host)
     seen[body] = (seen[body] ?? 0) + 1
   }
   return seen
@@ -107,6 +115,54 @@ t.test('the SDK joins a pool, and is refused where pooling is off', async (t) =>
   await listener.close()
   await session.close()
   await forwarding
+})
+
+t.test('an agent that leaves a pool costs no request, also behind a cloud endpoint that forwards', async (t) => {
+  const product = await startProduct(t)
+  const { sluice } = product
+  const [{ token }, other] = [await product.credential(), await product.credential()]
+  const config = { url: 'https://web.internal' }
+  const traffic_policy = JSON.stringify({ on_http_request: [{ actions: [{ type: 'forward-internal', config }] }] })
+  await create(sluice, '/endpoints', { url: 'https://front.example.com', traffic_policy })
+  await product.site('web.internal', { app: 'web' })
+  const own = await agent(t, product, token, 'one', true, { app: 'web' })
+  const { port } = await RawUpstream.start(t, answering('HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nsdk'))
+  const sdk = await sdkAgent.start(product.agents, token, { labels: { app: 'web' }, target: port })
+  const members = await Promise.all(
+    [token, other.token, token].map((of, place) => agent(t, product, of, `m${place}`, true))
+  )
+  t.same(Object.keys(await shares(product)).sort(), ['m0', 'm1', 'm2'])
+  t.same(Object.keys(await shares(product, 30, 'front.example.com')).sort(), ['one', 'sdk'])
+  const wrong: string[] = []
+  let [visits, goes] = [0, true]
+  const visitors = [HOST, 'front.example.com', HOST, 'front.example.com'].map(async (host) => {
+    while (goes) {
+      const { status, headers } = await visit(sluice, host)
+      if (status !== 200) wrong.push(`${host} ${status} ${headers['sluice-error-code']}`)
+      visits++
+    }
+  })
+  const more = async () => {
+    const wanted = visits + 60
+    await until(() => visits >= wanted)
+  }
+  for (const leaves of [() => members[0]?.stop(), () => sdk.close()]) {
+    await more()
+    await leaves()
+  }
+  await more()
+  goes = false
+  await Promise.all(visitors)
+  t.same(wrong, [])
+  await members[1]?.stop()
+  await product.until('/tunnels', (json) => (json.tunnels as unknown[]).length === 2)
+  t.same(
+    await shares(product, 20),
+    { m2: 20 },
+    'the last agent of an endpoint has left: others in the pool take its share at once'
+  )
+  t.same(await shares(product, 5, 'front.example.com'), { one: 5 })
+  await own.stop()
 })
 
 // Threads of the SDK outlive their sessions and would hold the process.
