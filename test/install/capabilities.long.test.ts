@@ -43,7 +43,9 @@ t.test(
     const binary = await executable()
     const files = Object.values(TESTS).map((name) => `dist-test/test/${name}.full.test.js`)
     for (const file of files) t.ok(existsSync(file), file)
-    const env = { ...process.env, TEST_BINARY: binary, XDG_CACHE_HOME: t.testdir({}) }
+    // As in the full tier: the long parts of these tests are about the product, and not about its form.
+    const { SLUICE_TEST_LONG: _, ...short } = process.env
+    const env = { ...short, TEST_BINARY: binary, XDG_CACHE_HOME: t.testdir({}) }
     const words = ['test/run.mjs', '--jobs', '2', '--timeout', '600', ...files]
     const { stdout } = await run(process.execPath, words, { env, maxBuffer: 2 ** 26 }).catch((error: unknown) => {
       const { stdout } = error as { stdout: string }

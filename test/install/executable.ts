@@ -24,10 +24,22 @@ export async function executable(): Promise<string> {
     await until(async () => existsSync(binary))
     return binary
   }
-  await run(process.execPath, ['config/build.mjs', 'dist'])
+  await buildProduct()
   await run(process.execPath, ['config/binary.mjs', '--out', join(`${folder}.new`, 'sluice')])
   await rename(`${folder}.new`, folder)
   return binary
+}
+
+/** Builds the executable for a processor of the ARM architecture in `folder`. */
+export async function armExecutable(folder: string): Promise<string> {
+  const binary = join(folder, 'sluice')
+  if (!existsSync(join('dist', 'program.cjs'))) await buildProduct()
+  await run(process.execPath, ['config/binary.mjs', '--arch', 'arm64', '--out', binary])
+  return binary
+}
+
+async function buildProduct(): Promise<void> {
+  await run(process.execPath, ['config/build.mjs', 'dist'])
 }
 
 /** Starts a program whose standard output goes to a file, which a successor can open; resolves with its line `listening`. */
