@@ -2,7 +2,7 @@ import { execFileSync, spawn } from 'node:child_process'
 import { chmod, copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
-import { dirname, join, relative, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /**
@@ -75,7 +75,7 @@ for (const [name, source] of Object.entries(ENTRIES)) {
     logLevel: 'warning'
   })
   note(Object.keys(metafile.inputs))
-  await forgetPackages(join(folder, `${name}.cjs`))
+  await forgetFolders(join(folder, `${name}.cjs`), Object.keys(metafile.inputs))
 }
 // Patterns and comments are left as they are written. The launcher reads one byte for one character. A pattern whose `source` is
 // published is written as a text, whose value this does not change.
@@ -140,11 +140,12 @@ function withNames(text) {
     )
 }
 
-/** Names packages of another folder as if they were in the project: the same sources give the same bytes, wherever the packages are. */
-async function forgetPackages(file) {
-  if (packages[0] === undefined) return
-  const place = relative(root, dirname(packages[0]))
-  await writeFile(file, (await readFile(file, 'utf8')).replaceAll(`${place}/`, ''))
+/** Names packages of other folders as if they were in the project: the same sources give the same bytes, wherever the packages are. */
+async function forgetFolders(file, inputs) {
+  const folders = new Set(inputs.map((name) => /^(.+?)node_modules\//.exec(name)?.[1]))
+  let text = await readFile(file, 'utf8')
+  for (const place of folders) if (place !== undefined) text = text.replaceAll(`${place}node_modules/`, 'node_modules/')
+  await writeFile(file, text)
 }
 
 /** Keeps the packages that files of a bundle came from. */

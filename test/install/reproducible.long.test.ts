@@ -1,7 +1,8 @@
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { mkdir, readdir, readFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
@@ -38,12 +39,13 @@ t.test(
   'two builds have one digest, with the development packages and without, in other folders',
   { skip: !LINUX && 'for Linux', timeout: 1_400_000 },
   async (t) => {
-    const folder = t.testdir({})
+    // Outside the project: npm and the build look for packages in all folders above.
+    const folder = await mkdtemp(join(tmpdir(), 'sluice-reproducible-'))
+    t.teardown(() => rm(folder, { recursive: true, force: true }))
     const [first, second] = [join(folder, 'one'), join(folder, 'another', 'clone')]
     await mkdir(join(folder, 'another'))
     for (const clone of [first, second]) await run('git', ['clone', '--quiet', process.cwd(), clone])
-    // Not as a link to the folder: the bundle would name the place that it leads to.
-    await run('cp', ['-a', '--link', join(process.cwd(), 'node_modules'), first])
+    await run('cp', ['-a', join(process.cwd(), 'node_modules'), first])
     await run(process.execPath, ['config/build.mjs', 'dist'], { cwd: first })
     const words = ['ci', '--omit=dev', '--no-audit', '--no-fund']
     await run('npm', words, { cwd: second, env: inheritedEnvironment() })
