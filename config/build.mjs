@@ -34,6 +34,9 @@ const ENTRIES = {
 /** They bring files that are read from their own folders: a compiled library and a database. */
 const BESIDE = ['libsql', '@ip-location-db/*']
 
+/** Not in the bundle: `debug` tries to load it, and whether it is there depends on the tools of tests. */
+const LEFT_OUT = ['supports-color']
+
 /** Files of packages that pages need: what a package exports, and a file beside it (`shippedFile` finds it). */
 const SWAGGER = ['swagger-ui.css', 'swagger-ui-bundle.js', 'favicon-32x32.png', 'index.css']
 const ASSETS = [
@@ -67,7 +70,7 @@ for (const [name, source] of Object.entries(ENTRIES)) {
     define: { 'import.meta.url': 'importMetaUrl', SLUICE_COMMIT: JSON.stringify(commit()) },
     banner: { js: `${wrapped ? '(function (exports, require, module, __filename, __dirname) {' : ''}${URL_OF_FILE}` },
     footer: { js: wrapped ? '})' : '' },
-    external: BESIDE,
+    external: [...BESIDE, ...LEFT_OUT],
     nodePaths: packages,
     // Names of classes stand in logs.
     keepNames: true,
@@ -142,9 +145,9 @@ function withNames(text) {
 
 /** Names packages of other folders as if they were in the project: the same sources give the same bytes, wherever the packages are. */
 async function forgetFolders(file, inputs) {
-  const folders = new Set(inputs.map((name) => /^(.+?)node_modules\//.exec(name)?.[1]))
+  const folders = new Set(inputs.map((name) => /^(.*?)node_modules\//.exec(name)?.[1]))
   let text = await readFile(file, 'utf8')
-  for (const place of folders) if (place !== undefined) text = text.replaceAll(`${place}node_modules/`, 'node_modules/')
+  for (const place of folders) if (place) text = text.replaceAll(`${place}node_modules/`, 'node_modules/')
   await writeFile(file, text)
 }
 
