@@ -6,8 +6,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { selfSigned } from '../src/lib/self-signed.js'
-import { load } from './load.js'
-import { cpuSeconds, findProgram, freePort, type Running, residentMegabytes, startProgram } from './process.js'
+import { type Load, load } from './load.js'
+import { findProgram, freePort, type Running, startProgram } from './process.js'
+import { sampleOf } from './scenario-load.js'
 import { median, table } from './table.js'
 
 const HOST = 'localhost'
@@ -116,15 +117,15 @@ async function rows(
   for (const { name, server } of started) await checkFile(name, secure, portOf(server))
   // The first round warms up.
   for (let round = 0; round <= rounds; round++) {
-    for (const { name, server } of started) {
+    for (const { name, server } of round % 2 === 0 ? started : [...started].reverse()) {
       const pid = server.child.pid as number
-      const before = cpuSeconds(pid)
-      const seen = await load(portOf(server), path, connections, seconds, false, { host: HOST, secure })
-      const sent = seen.bytes / 2 ** 20 / megabytes
-      const cpu = (cpuSeconds(pid) - before) * 1e6
+      const answers = ({ bytes }: Load) => bytes / 2 ** 20 / megabytes
+      const ask = (duration: number) => load(portOf(server), path, connections, duration, false, { host: HOST, secure })
+      const seen = await sampleOf(pid, seconds, ask, answers)
       if (seen.errors > 0) throw new Error(`${name}: ${seen.errors} answers failed`)
+      const sent = answers(seen)
       if (round > 0)
-        samples.get(name)?.push({ cpu: cpu / sent, rate: sent / seen.seconds, memory: residentMegabytes(pid) })
+        samples.get(name)?.push({ cpu: (seen.cpu * 1e6) / sent, rate: sent / seen.seconds, memory: seen.memory })
     }
   }
   const of = (name: string, what: 'cpu' | 'rate' | 'memory') =>
@@ -183,7 +184,11 @@ sites:
     SLUICE_LOG_LEVEL: 'error',
     SLUICE_ACCESS_LOG: 'off'
   }
-  return { ...(await startProgram(process.execPath, [main, 'start', site], port, { cpu: 0, env })), port, tlsPort }
+  return {
+    ...(await startProgram(process.execPath, [main, 'start', site], [port, tlsPort], { cpu: 0, env })),
+    port,
+    tlsPort
+  }
 }
 
 async function nginx({ root, certificate, key }: Place): Promise<FileServer> {
@@ -202,7 +207,7 @@ async function nginx({ root, certificate, key }: Place): Promise<FileServer> {
      }`
   )
   const args = ['-p', base, '-c', join(base, 'nginx.conf')]
-  return { ...(await startProgram(findProgram('nginx') as string, args, port, { cpu: 0 })), port, tlsPort }
+  return { ...(await startProgram(findProgram('nginx') as string, args, [port, tlsPort], { cpu: 0 })), port, tlsPort }
 }
 
 async function caddy({ root, certificate, key }: Place): Promise<FileServer> {
@@ -224,5 +229,9 @@ async function caddy({ root, certificate, key }: Place): Promise<FileServer> {
   )
   const env = { GOMAXPROCS: '1', HOME: base }
   const args = ['run', '--config', join(base, 'caddy.json')]
-  return { ...(await startProgram(findProgram('caddy') as string, args, port, { cpu: 0, env })), port, tlsPort }
+  return {
+    ...(await startProgram(findProgram('caddy') as string, args, [port, tlsPort], { cpu: 0, env })),
+    port,
+    tlsPort
+  }
 }

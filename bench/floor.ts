@@ -7,10 +7,14 @@ import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
  *
  * `floor.js proxy PORT UPSTREAM`: each client has one upstream connection, and what comes from one side is written to
  * the other. `floor.js refuse PORT`: one constant 429 for each read, which is one request of a client that does not
- * pipeline. `floor.js tls PORT UPSTREAM CERTIFICATE KEY`: as proxy, with TLS on the side of the client. Reads go into one buffer that all sockets share, and text is written as latin1: of the ways that Node has,
+ * pipeline. `floor.js tls PORT UPSTREAM CERTIFICATE KEY [CIPHER]`: as proxy, with TLS on the side of the client. Reads go into one buffer that all sockets share, and text is written as latin1: of the ways that Node has,
  * the one with the least work.
  */
-const [what, port, upstream, certificate, key] = process.argv.slice(2) as [string, string, ...(string | undefined)[]]
+const [what, port, upstream, certificate, key, cipher] = process.argv.slice(2) as [
+  string,
+  string,
+  ...(string | undefined)[]
+]
 const shared = Buffer.allocUnsafeSlow(65_536)
 const REFUSAL = 'HTTP/1.1 429 Too Many Requests\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Length: 0\r\n\r\n'
 
@@ -80,6 +84,13 @@ function secure(client: TLSSocket): void {
 const options = { noDelay: true, pauseOnConnect: true }
 const server =
   what === 'tls'
-    ? createTlsServer({ cert: readFileSync(certificate ?? ''), key: readFileSync(key ?? '') }, secure)
+    ? createTlsServer(
+        {
+          cert: readFileSync(certificate ?? ''),
+          key: readFileSync(key ?? ''),
+          ...(cipher === undefined ? {} : { ciphers: cipher })
+        },
+        secure
+      )
     : createServer(options, what === 'proxy' ? proxy : refuse)
 server.listen(Number(port), '127.0.0.1')

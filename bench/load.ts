@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process'
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import autocannon from 'autocannon'
 import { findProgram } from './process.js'
-import type { ClientRequest } from './scenarios.js'
+import type { ClientRequest, Coding } from './scenarios.js'
 
 /** What a load generator saw. Latencies in milliseconds. */
 export interface Load {
@@ -106,29 +106,38 @@ async function withAutocannon(
   }
 }
 
-/** Load with bodies. `upload`: size of the request's body (bytes). */
+/** Load with bodies. `upload`: size of the request's body (bytes). `coding`: what the client accepts. `pinned`: see `LoadOptions`. */
 interface BodyLoad {
   readonly path: string
   readonly connections: number
   readonly seconds: number
   readonly secure?: 'http/1.1' | 'h2' | undefined
   readonly upload?: number | undefined
+  readonly coding?: Coding | undefined
+  readonly pinned?: boolean
 }
 
 const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-load-'))
 
 /** Keep-alive load of h2load, one request at a time on each connection, for some seconds. Loopback only. */
-export async function bodyLoad(port: number, { path, connections, seconds, secure, upload }: BodyLoad): Promise<Load> {
+export async function bodyLoad(
+  port: number,
+  { path, connections, seconds, secure, upload, coding, pinned = true }: BodyLoad
+): Promise<Load> {
   const file = join(folder, `upload-${upload}`)
-  if (upload !== undefined) writeFileSync(file, Buffer.alloc(upload, 'u'))
+  if (upload !== undefined && !existsSync(file)) writeFileSync(file, Buffer.alloc(upload, 'u'))
+  const log = join(folder, `log-${port}`)
+  rmSync(log, { force: true })
   const protocol = secure === 'h2' ? [] : ['--h1']
   // The windows of a client that is in no hurry would be what is measured.
   const windows = secure === 'h2' ? ['-w24', '-W24'] : []
   const data = upload === undefined ? [] : ['-d', file]
+  const accepted = coding === undefined ? [] : ['-H', `accept-encoding: ${coding}`]
   const url = `${secure === undefined ? 'http' : 'https'}://127.0.0.1:${port}${path}`
-  const args = [...protocol, ...windows, ...data, `-c${connections}`, '-m1', '-t1', `-D${seconds}`, url]
-  const pinned = findProgram('taskset') !== undefined
-  const child = spawn(pinned ? 'taskset' : 'h2load', pinned ? ['-c', '1', 'h2load', ...args] : args)
+  const how = [`-c${connections}`, '-m1', '-t1', `-D${seconds}`, `--log-file=${log}`]
+  const args = [...protocol, ...windows, ...data, ...accepted, ...how, url]
+  const onOwnCpu = pinned && findProgram('taskset') !== undefined
+  const child = spawn(onOwnCpu ? 'taskset' : 'h2load', onOwnCpu ? ['-c', '1', 'h2load', ...args] : args)
   let output = ''
   child.stdout.on('data', (chunk) => {
     output += chunk
@@ -140,18 +149,28 @@ export async function bodyLoad(port: number, { path, connections, seconds, secur
   const succeeded = /(\d+) done, (\d+) succeeded/.exec(output)
   const codes = /status codes: (\d+) 2xx, (\d+) 3xx, (\d+) 4xx, (\d+) 5xx/.exec(output)
   const took = /finished in ([\d.]+)(ms|s|us)/.exec(output)
-  const times = /time for request: +(\S+) +(\S+) +(\S+)/.exec(output)
   if (succeeded === null || codes === null || took === null) throw new Error(`h2load said:\n${output}`)
   const requests = Number(succeeded[2])
   const bytes = Number(/traffic: .*?, .*?, .*?\((\d+)\) data/.exec(output)?.[1] ?? 0)
+  const times = latencies(log)
   return {
     requests,
     seconds: Number(took[1]) * ({ us: 1e-6, ms: 1e-3, s: 1 }[took[2] ?? 's'] ?? 1),
     bytes: upload === undefined ? bytes : requests * upload,
-    p50:
-      Number.parseFloat(times?.[3] ?? 'NaN') *
-      (times?.[3]?.endsWith('us') ? 1e-3 : times?.[3]?.endsWith('ms') ? 1 : 1e3),
-    p99: Number.NaN,
+    p50: at(times, 0.5),
+    p99: at(times, 0.99),
     errors: Number(codes[2]) + Number(codes[3]) + Number(codes[4])
   }
+}
+
+/** Returns the times of complete answers in a log of h2load, sorted (ms). A line has begin (µs), status and time (µs). */
+function latencies(log: string): Float64Array {
+  const lines = existsSync(log) ? readFileSync(log, 'latin1').split('\n') : []
+  const times = lines.map((line) => line.split('\t')).filter((parts) => parts.length === 3 && parts[1] !== '-1')
+  return Float64Array.from(times, (parts) => Number(parts[2]) / 1_000).sort()
+}
+
+/** Returns the value below which the share `part` of sorted values lies; NaN without values. */
+function at(sorted: Float64Array, part: number): number {
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Number.NaN
 }

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import { parentPort } from 'node:worker_threads'
+import { LINK } from './scenarios.js'
 
 /**
  * Two upstreams in a thread of their own. `plain` answers every request with a fixed body and does next to nothing
@@ -11,15 +12,37 @@ import { parentPort } from 'node:worker_threads'
 const SMALL = Buffer.from(
   `HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 102\r\n\r\n${'x'.repeat(101)}\n`
 )
-const large = (bytes: number): Buffer =>
+const large = (type: string, body: Buffer): Buffer =>
   Buffer.concat([
-    Buffer.from(`HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: ${bytes}\r\n\r\n`),
-    Buffer.alloc(bytes, 'm')
+    Buffer.from(`HTTP/1.1 200 OK\r\nContent-Type: ${type}\r\nContent-Length: ${body.length}\r\n\r\n`),
+    body
   ])
+const bytes = (size: number): Buffer => large('application/octet-stream', Buffer.alloc(size, 'm'))
+/** A page of `size` bytes with a link in each paragraph, the same in every run. */
+function page(size: number): Buffer {
+  const parts: string[] = []
+  let drawn = 1
+  let length = 0
+  while (length < size) {
+    const words: string[] = []
+    for (let i = 0; i < 30; i++) {
+      // Linear congruential generator (Numerical Recipes); its high bits choose the word.
+      drawn = (Math.imul(drawn, 1_664_525) + 1_013_904_223) >>> 0
+      words.push(((drawn >>> 12) % 4_000).toString(36), WORDS[drawn >>> 28] as string)
+    }
+    const part = `<p>${words.join(' ')} <a href="${LINK.from}${words[0]}">${words[1]}</a></p>\n`
+    parts.push(part)
+    length += part.length
+  }
+  return large('text/html', Buffer.from(parts.join('').slice(0, size)))
+}
+const WORDS = 'the of and to in is you that it he was for on are as with'.split(' ')
 /** By the first bytes of the target. */
 const LARGE: ReadonlyMap<string, Buffer> = new Map([
-  ['/1mb', large(1_048_576)],
-  ['/64k', large(65_536)]
+  ['/1mb', bytes(1_048_576)],
+  ['/64k', bytes(65_536)],
+  ['/t1m', page(1_048_576)],
+  ['/t64', page(65_536)]
 ])
 const END = Buffer.from('\r\n\r\n')
 

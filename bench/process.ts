@@ -31,28 +31,37 @@ export function findProgram(name: string): string | undefined {
 
 export interface Running {
   readonly child: ChildProcess
+  /** Returns why the program has ended, with its last words, as the end of a message; empty while it runs. */
+  failure(): string
   stop(): Promise<void>
 }
 
-/** Starts a program on one CPU (where `taskset` is there) and waits until `port` accepts. */
+/** Starts a program on one CPU (where `taskset` is there) and waits until every port of `ports` accepts. */
 export async function startProgram(
   command: string,
   args: readonly string[],
-  port: number,
-  options: { cpu?: number | string; env?: Readonly<Record<string, string>> } = {}
+  ports: number | readonly number[],
+  options: {
+    cpu?: number | string
+    env?: Readonly<Record<string, string>>
+    /** Takes what the program writes to its standard output. */
+    output?: (text: string) => void
+  } = {}
 ): Promise<Running> {
   const pinned = options.cpu !== undefined && findProgram('taskset') !== undefined
   const [program, argv] = pinned ? ['taskset', ['-c', String(options.cpu), command, ...args]] : [command, [...args]]
   const child = spawn(program as string, argv as string[], {
-    stdio: ['ignore', 'ignore', 'pipe'],
+    stdio: ['ignore', options.output === undefined ? 'ignore' : 'pipe', 'pipe'],
     env: { ...process.env, ...options.env }
   })
+  child.stdout?.setEncoding('latin1').on('data', (text: string) => options.output?.(text))
   let said = ''
   child.stderr?.on('data', (chunk) => {
     said = (said + chunk).slice(-2_000)
   })
   const running: Running = {
     child,
+    failure: () => (child.exitCode === null ? '' : `; it has ended (${child.exitCode}):\n${said}`),
     stop: () =>
       new Promise((resolve) => {
         if (child.exitCode !== null) resolve()
@@ -63,10 +72,15 @@ export async function startProgram(
   }
   for (let attempt = 0; attempt < 400; attempt++) {
     if (child.exitCode !== null) throw new Error(`${command} ended at once:\n${said}`)
-    if (await accepts(port)) return running
+    if (await accept([ports].flat())) return running
   }
   await running.stop()
-  throw new Error(`${command} does not accept on ${port}:\n${said}`)
+  throw new Error(`${command} does not accept on ${ports}:\n${said}`)
+}
+
+async function accept(ports: readonly number[]): Promise<boolean> {
+  for (const port of ports) if (!(await accepts(port))) return false
+  return true
 }
 
 function accepts(port: number): Promise<boolean> {

@@ -1,6 +1,5 @@
-import { load } from './load.js'
-import type { Peer } from './peers.js'
-import { cpuSeconds } from './process.js'
+import type { Peer, RunningPeer } from './peers.js'
+import { checkAnswer, sampleOf, scenarioLoad } from './scenario-load.js'
 import type { Scenario } from './scenarios.js'
 import { median, table } from './table.js'
 
@@ -10,8 +9,6 @@ interface Sample {
   readonly cost: number
   readonly errors: number
 }
-
-const CONNECTIONS = 64
 
 /**
  * Each peer with one thread and with several, in the same rounds. With one it has a CPU to itself; with several it shares all CPUs with the
@@ -25,7 +22,7 @@ export async function severalThreads(
 ): Promise<void> {
   for (const scenario of scenarios) {
     console.log(
-      `\n${scenario.title}, one thread and ${threads}: ${rounds} rounds of ${seconds} s, ${CONNECTIONS} connections`
+      `\n${scenario.title}, one thread and ${threads}: ${rounds} rounds of ${seconds} s, ${scenario.connections} connections`
     )
     const running = await Promise.all(
       peers
@@ -35,8 +32,9 @@ export async function severalThreads(
     // Compilers are at work for the first ten thousands of requests.
     for (const one of running) await asked(one, scenario, WARM_UP)
     for (let round = 0; round < rounds; round++)
-      for (const one of running) one.samples.push(await asked(one, scenario, seconds))
-    await Promise.all(running.map(({ stop }) => stop()))
+      for (const one of round % 2 === 0 ? running : [...running].reverse())
+        one.samples.push(await asked(one, scenario, seconds))
+    await Promise.all(running.map((one) => one.running.stop()))
     report(running, threads)
   }
 }
@@ -47,23 +45,20 @@ const WARM_UP = 6
 interface Started {
   readonly name: string
   readonly threads: number
-  readonly port: number
-  readonly pid: number
+  readonly running: RunningPeer
   readonly samples: Sample[]
-  stop(): Promise<void>
 }
 
 async function started(peer: Peer, scenario: Scenario, upstream: number, threads: number): Promise<Started> {
-  const { port, child, stop } = await peer.start(scenario, upstream, threads)
-  return { name: peer.name, threads, port, pid: child.pid as number, samples: [], stop }
+  const running = await peer.start(scenario, upstream, threads)
+  await checkAnswer(peer, running, scenario, upstream)
+  return { name: peer.name, threads, running, samples: [] }
 }
 
-async function asked({ port, pid, threads }: Started, scenario: Scenario, seconds: number): Promise<Sample> {
-  const before = cpuSeconds(pid)
-  const how = { pinned: threads === 1 }
-  const seen = await load(port, scenario.path, CONNECTIONS, seconds, scenario.refused, how)
-  const cpu = cpuSeconds(pid) - before
-  return { rate: seen.requests / seen.seconds, cost: (cpu * 1e6) / seen.requests, errors: seen.errors }
+async function asked({ running, threads }: Started, scenario: Scenario, seconds: number): Promise<Sample> {
+  const load = (duration: number) => scenarioLoad(running, scenario, duration, threads === 1)
+  const seen = await sampleOf(running.child.pid as number, seconds, load)
+  return { rate: seen.requests / seen.seconds, cost: (seen.cpu * 1e6) / seen.requests, errors: seen.errors }
 }
 
 function report(running: readonly Started[], threads: number): void {

@@ -77,7 +77,9 @@ async function nginx(): Promise<Proxy> {
        upstream u { server 127.0.0.1:${upstream}; keepalive 64; keepalive_requests 100000000; }
        server {
          listen 127.0.0.1:${port} ssl http2; server_name ${HOST};
-         ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate ${certificateFile}; ssl_certificate_key ${keyFile};
+         ssl_protocols TLSv1.2 TLSv1.3; ssl_prefer_server_ciphers on; ssl_ecdh_curve X25519;
+         ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256; ssl_ciphers ECDHE-ECDSA-AES128-GCM-SHA256;
+         ssl_certificate ${certificateFile}; ssl_certificate_key ${keyFile};
          location / { proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Connection ""; }
        }
      }`
@@ -89,7 +91,8 @@ async function nginx(): Promise<Proxy> {
 async function floor(): Promise<Proxy> {
   const port = await freePort()
   const program = fileURLToPath(new URL('./floor.js', import.meta.url))
-  const args = [program, 'tls', String(port), String(upstream), certificateFile, keyFile]
+  const ciphers = 'TLS_AES_128_GCM_SHA256:ECDHE-ECDSA-AES128-GCM-SHA256'
+  const args = [program, 'tls', String(port), String(upstream), certificateFile, keyFile, ciphers]
   return { ...(await startProgram(process.execPath, args, port, { cpu: 0 })), port }
 }
 
