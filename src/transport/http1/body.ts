@@ -1,11 +1,12 @@
 import { type Duplex, Readable } from 'node:stream'
-import type { Body, BodyStart, Failure, Framing, PieceLender, PieceSink, TrailerRules } from '../../flow/exchange.js'
+import type { Body, BodyStart, Failure, Framing, PieceLender, TrailerRules } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import { allowedTrailers } from '../fields.js'
 import { BodyBroken } from '../message-body.js'
 import { copy, ignore } from '../pipes.js'
-import { textOf, type Wire } from './wire.js'
+import { type BodySink, Held, holdPiece, NOTHING, SMALL } from './held-bytes.js'
+import { type Borrower, READ_BYTES, type Wire } from './wire.js'
 
 /** The connection that receives a body. */
 export interface BodySource {
@@ -17,22 +18,14 @@ export interface BodySource {
   bodyAbandoned(): void
 }
 
-/** Destination of a body. Few bytes arrive as latin1 text, which joins head and body in one write. */
-export interface BodySink extends PieceSink {
-  text(data: string): void
-}
-
-/** Maximum number of bytes passed as text. */
-export const SMALL = 4096
 /** Maximum bytes pending for a reader before the connection pauses reading. */
-const HELD_LIMIT = 65_536
+const HELD_LIMIT = READ_BYTES
 const NONE: Framing = { kind: 'none' }
 const OPEN: Framing = { kind: 'open' }
 const NO_FIELDS: HeaderList = []
-const NOTHING = Buffer.alloc(0)
 
 /** Body of a message received by the codec, on either side. Becomes a stream only if claimed. */
-export class CodecBody implements Body {
+export class CodecBody implements Body, Borrower {
   #framing: Framing
   #source: BodySource | undefined
   #sink: BodySink | undefined = undefined
@@ -104,7 +97,19 @@ export class CodecBody implements Body {
     this.#bytes += to - from
     this.#watcher?.(chunk.subarray(from, to))
     if (this.#sink !== undefined) this.#sink.chunk(chunk, from, to, wire)
-    else if (this.#state !== 'discarded') this.#hold(chunk, from, to, wire)
+    else if (this.#state === 'discarded') return
+    else if (this.#held === undefined && to - from > SMALL) {
+      // Its reader mostly comes in the same call, and then it is not copied.
+      this.#held = new Held({ chunk, from, to, lender: wire })
+      wire.borrow(this)
+    } else this.#hold(chunk, from, to, wire)
+  }
+
+  /** The memory of the chunk at hand ends with this call. */
+  keepBorrowed(): void {
+    const held = this.#held
+    held?.keepBorrowed()
+    if (held !== undefined) this.#pauseIfFull(held)
   }
 
   /** The bytes that came in this turn have been pushed. */
@@ -241,58 +246,14 @@ export class CodecBody implements Body {
   }
 
   #hold(chunk: Buffer, from: number, to: number, lender: PieceLender | undefined): void {
-    this.#held ??= new Held()
+    this.#held ??= new Held(undefined)
     this.#held.push(chunk, from, to, lender)
-    if (this.#held.length > HELD_LIMIT && this.#sink === undefined) this.#source?.pauseBody()
-  }
-}
-
-/**
- * Bytes waiting for a consumer of the body. A first small piece stays text, because it is sent in one write with its head; further ones are
- * joined, so that a body in one-byte chunks takes no more memory than its bytes.
- */
-class Held {
-  #text: string | undefined = undefined
-  #more: ByteQueue | undefined = undefined
-  length = 0
-
-  push(chunk: Buffer, from: number, to: number, lender: PieceLender | undefined): void {
-    if (this.length === 0 && to - from <= SMALL) this.#text = textOf(chunk, from, to)
-    else {
-      this.#more ??= new ByteQueue()
-      holdPiece(this.#more, chunk, from, to, lender)
-    }
-    this.length += to - from
+    this.#pauseIfFull(this.#held)
   }
 
-  sendTo(sink: BodySink): void {
-    if (this.#text !== undefined) sink.text(this.#text)
-    for (const piece of this.#more?.takePieces() ?? []) sink.chunk(piece, 0, piece.length, undefined)
+  #pauseIfFull({ length }: Held): void {
+    if (length > HELD_LIMIT && this.#sink === undefined) this.#source?.pauseBody()
   }
-
-  /** Returns all bytes as one piece, without removing them. */
-  whole(): Buffer {
-    const first = Buffer.from(this.#text ?? '', 'latin1')
-    const more = this.#more?.takeAll() ?? NOTHING
-    const all = first.length === 0 ? more : more.length === 0 ? first : Buffer.concat([first, more])
-    this.#text = undefined
-    this.#more = new ByteQueue()
-    this.#more.push(all)
-    return all
-  }
-}
-
-/** Stores bytes that are valid only now. */
-export function holdPiece(
-  queue: ByteQueue,
-  chunk: Buffer,
-  from: number,
-  to: number,
-  lender: PieceLender | undefined
-): void {
-  // The queue copies small pieces.
-  const copied = lender === undefined || to - from < SMALL
-  queue.push(copied ? chunk.subarray(from, to) : lender.keep(chunk, from, to))
 }
 
 /** A body as a stream; reading it applies back-pressure. */

@@ -3,7 +3,8 @@ import type { Body, Failure, Outgoing, PieceLender, PieceSource } from '../../fl
 import type { HeaderList } from '../../flow/headers.js'
 import { BodyBroken } from '../message-body.js'
 import { ignore } from '../pipes.js'
-import { type BodySink, CodecBody, SMALL } from './body.js'
+import { CodecBody } from './body.js'
+import { type BodySink, SMALL } from './held-bytes.js'
 import type { Serialiser } from './serialise.js'
 import { textOf, type Wire } from './wire.js'
 
@@ -174,17 +175,11 @@ export class MessageWriter implements BodySink {
       return
     }
     if (!this.#takes(size)) return
-    const { stream } = this.#wire
     if (this.#end === 'chunked') this.#text += `${size.toString(16)}\r\n`
-    const together = this.#text !== ''
-    if (together) {
-      stream.cork()
-      this.#write()
-    }
-    this.carried += size
-    if (lender === undefined) this.#wire.writeBytes(bytes.subarray(from, to))
-    else this.#wire.forward(lender, bytes, from, to)
-    if (together) stream.uncork()
+    const before = this.#text
+    this.#text = ''
+    this.carried += before.length + size
+    this.#wire.forward(lender, bytes, from, to, before)
     if (this.#end === 'chunked') this.#text = '\r\n'
   }
 

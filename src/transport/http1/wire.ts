@@ -19,6 +19,12 @@ export interface WireOwner {
   wireClosed(): void
 }
 
+/** Holder of a piece of the chunk at hand. */
+export interface Borrower {
+  /** Called before the memory of the chunk is used again: the piece must be kept or given up. */
+  keepBorrowed(): void
+}
+
 /**
  * A part of a chunk as latin1 text. What `toString` does for its other encodings and for bounds that are none costs more
  * than the copying of a head.
@@ -27,12 +33,14 @@ export function textOf(chunk: Buffer, from: number, to: number): string {
   return (chunk as Buffer & { latin1Slice(from: number, to: number): string }).latin1Slice(from, to)
 }
 
-/** Size of one read. */
-export const READ_BYTES = 65_536
+/** Size of one read: a body of 64 KiB and its head come in one. */
+export const READ_BYTES = 73_728
 /** Size of one read of many bytes: half as many reads and writes, and TLS still writes it in one go (up to 160 KiB). */
-const BULK_BYTES = 2 * READ_BYTES
+const BULK_BYTES = 131_072
 /** Buffers of wires that expect many bytes. At most 2 MiB of them stay when none does. */
 const pool = new BufferPool(BULK_BYTES, 16)
+/** Least bytes that a buffer of the pool is used for: it stays until they have left, however few they are. */
+const LEAST_POOLED = 16_384
 /** Text of one wire that waits for the end of the turn. */
 const MOST_TEXT = 8_192
 /** Wires that wait for it together: the first one must not wait for long. */
@@ -83,10 +91,15 @@ export class Wire implements ByteCounts, PieceLender {
   readonly #lends: boolean
   /** Is it a socket of the system, TLS or not? Other streams gather what they are given by themselves. */
   readonly #gathers: boolean
+  /** Does Node encrypt what is written to it? */
+  readonly #encrypts: boolean
   readonly #readsAfterReset: boolean
+  /** Waits until everything has left; over TLS alone. */
+  #flushed: (() => void) | undefined = undefined
   /** Only this wire reads into it, so that it may be kept without a copy. */
   #own: LentBuffer | undefined = undefined
   #bulk = false
+  #borrower: Borrower | undefined = undefined
   #paused = false
   /** Written in this turn, and sent at its end. */
   #text = ''
@@ -98,17 +111,18 @@ export class Wire implements ByteCounts, PieceLender {
     const taken = withOwnReads(pipe, {
       buffer: () => this.#next(),
       callback: (length, buffer) => {
-        this.#owner.received(buffer as Buffer, length)
+        this.#received(buffer as Buffer, length)
         return true
       }
     })
     this.#lends = taken !== undefined
-    this.#gathers = taken !== undefined || 'encrypted' in pipe
+    this.#encrypts = 'encrypted' in pipe
+    this.#gathers = taken !== undefined || this.#encrypts
     this.#readsAfterReset = taken !== undefined && readsAfterReset(pipe)
     this.stream = taken ?? pipe
     const { stream } = this
     if (taken === undefined) {
-      stream.on('data', (chunk: Buffer) => this.#owner.received(chunk, chunk.length))
+      stream.on('data', (chunk: Buffer) => this.#received(chunk, chunk.length))
       stream.resume()
     }
     stream.on('drain', () => this.#owner.drained())
@@ -182,6 +196,23 @@ export class Wire implements ByteCounts, PieceLender {
     this.stream.resume()
   }
 
+  #received(chunk: Buffer, length: number): void {
+    this.#owner.received(chunk, length)
+    if (this.#borrower !== undefined) this.#endLoan()
+  }
+
+  /** Lets `borrower` refer to the chunk at hand until the end of the call; one at a time. */
+  borrow(borrower: Borrower): void {
+    if (this.#borrower !== undefined) this.#endLoan()
+    this.#borrower = borrower
+  }
+
+  #endLoan(): void {
+    const borrower = this.#borrower
+    this.#borrower = undefined
+    borrower?.keepBorrowed()
+  }
+
   /** A part of the chunk at hand that stays valid. */
   keep(chunk: Buffer, from: number, to: number): Buffer {
     if (this.#lends && chunk === this.#shared) return Buffer.from(chunk.subarray(from, to))
@@ -212,7 +243,8 @@ export class Wire implements ByteCounts, PieceLender {
     const text = this.#text
     if (text === '') return
     this.#text = ''
-    this.stream.write(text, 'latin1')
+    if (this.#encrypts) this.stream.write(text, 'latin1', this.#onWritten)
+    else this.stream.write(text, 'latin1')
   }
 
   /** Forgets the text that waits for the end of the turn. */
@@ -222,22 +254,89 @@ export class Wire implements ByteCounts, PieceLender {
 
   writeBytes(bytes: Uint8Array): void {
     this.sendText()
-    this.stream.write(bytes)
+    this.#send(bytes, undefined)
   }
 
-  /** Sends a part of the chunk at hand of `source` on to this wire; copies only what cannot be sent at once. */
-  forward(source: PieceLender, chunk: Buffer, from: number, to: number): void {
-    this.sendText()
+  /** Gives bytes to the stream. `written` is called when they have left. */
+  #send(bytes: Uint8Array, written: (() => void) | undefined): void {
+    if (!this.#encrypts) {
+      if (written === undefined) this.stream.write(bytes)
+      else this.stream.write(bytes, written)
+    } else if (written === undefined) this.stream.write(bytes, this.#onWritten)
+    else
+      this.stream.write(bytes, () => {
+        written()
+        this.#onWritten()
+      })
+  }
+
+  /**
+   * Sends a part of the chunk at hand of `source` on to this wire, in one write with `before` (latin1) and what waits for the end of the turn.
+   * Without a source the chunk belongs to the wire.
+   */
+  forward(source: PieceLender | undefined, chunk: Buffer, from: number, to: number, before = ''): void {
+    const { stream } = this
+    const isFree = source === undefined || this.#encryptsAtOnce
     // A stream that is no socket may keep bytes after it has said that they are written.
-    const written = this.#gathers ? source.lend(chunk) : undefined
-    if (written === undefined) this.stream.write(source.keep(chunk, from, to))
-    else this.stream.write(from === 0 && to === chunk.length ? chunk : chunk.subarray(from, to), written)
+    const written = isFree || !this.#gathers ? undefined : source.lend(chunk)
+    const text = this.#text + before
+    const isCopied = written === undefined && (isFree ? text !== '' && source !== undefined : to - from >= LEAST_POOLED)
+    if (isCopied && this.#gathers && text.length + to - from <= BULK_BYTES) {
+      this.#text = ''
+      this.#writeCopy(text, chunk.subarray(from, to), isFree)
+      return
+    }
+    if (text !== '') {
+      stream.cork()
+      if (before !== '') this.write(before)
+      this.sendText()
+    }
+    const piece = from === 0 && to === chunk.length ? chunk : chunk.subarray(from, to)
+    this.#send(written !== undefined || isFree ? piece : source.keep(chunk, from, to), written)
+    if (text !== '') stream.uncork()
+  }
+
+  /** Writes text and bytes from a buffer of the pool: one write of one piece, and nothing is allocated. `isFree`: see `#encryptsAtOnce`. */
+  #writeCopy(text: string, piece: Buffer, isFree: boolean): void {
+    const buffer = pool.take()
+    const head = text === '' ? 0 : buffer.bytes.write(text, 'latin1')
+    buffer.bytes.set(piece, head)
+    const bytes = buffer.bytes.subarray(0, head + piece.length)
+    this.#send(bytes, isFree ? undefined : buffer.lend())
+    buffer.leave()
+  }
+
+  /**
+   * True if the bytes of the next write are encrypted before it returns, so that their memory is free then. Node encrypts into memory of its own
+   * as soon as it is given something; only what waits for an earlier write stays where it is. That is not documented, so a test checks it.
+   */
+  get #encryptsAtOnce(): boolean {
+    const { stream } = this
+    return (
+      this.#encrypts && stream.writableLength === 0 && stream.writableCorked === 0 && !(stream as Socket).connecting
+    )
   }
 
   /** Runs `then` when everything that was written has left, or will at the end of the turn. */
   flushed(then: () => void): void {
-    if (this.stream.writableLength === 0 || this.stream.destroyed) then()
-    else this.stream.write('', 'latin1', () => then())
+    const { stream } = this
+    const earlier = this.#flushed
+    if (stream.writableLength === 0 || stream.destroyed) then()
+    // A write without bytes costs TLS a system call, so that each write says when it has left.
+    else if (!this.#encrypts) stream.write('', 'latin1', () => then())
+    else if (earlier === undefined) this.#flushed = then
+    else
+      this.#flushed = () => {
+        earlier()
+        then()
+      }
+  }
+
+  readonly #onWritten = (): void => {
+    const then = this.#flushed
+    if (then === undefined || (this.stream.writableLength > 0 && !this.stream.destroyed)) return
+    this.#flushed = undefined
+    then()
   }
 
   /** FIN. */

@@ -1,6 +1,7 @@
 import type { Failure, Outgoing, PieceLender, PieceSource } from '../../flow/exchange.js'
 import type { HeaderList } from '../../flow/headers.js'
-import { type BodySink, CodecBody, SMALL } from '../http1/body.js'
+import { CodecBody } from '../http1/body.js'
+import { type BodySink, SMALL } from '../http1/held-bytes.js'
 import { feedSink } from '../http1/message-writer.js'
 import { trailerFields } from './heads.js'
 import type { Http2Stream } from './stream.js'

@@ -1,6 +1,6 @@
 import { Duplex } from 'node:stream'
 import { ByteQueue } from '../../lib/byte-queue.js'
-import { holdPiece } from '../http1/body.js'
+import { holdPiece } from '../http1/held-bytes.js'
 import type { Wire } from '../http1/wire.js'
 import { CODE } from './frames.js'
 import type { Http2Stream } from './stream.js'
