@@ -9,6 +9,7 @@ export interface BodySink extends PieceSink {
 
 /** Maximum number of bytes passed as text. */
 export const SMALL = 4096
+/** Bytes of an empty body. */
 export const NOTHING = Buffer.alloc(0)
 
 /** A piece in the memory of its lender. */
