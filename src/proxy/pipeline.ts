@@ -396,5 +396,3 @@ export class Pipeline {
     if (this.#parts.observers.list.length > 0) this.#parts.observers.ended(record)
   }
 }
-
-/** Returns the edge for a client. Internal endpoints are reachable from policies alone. */
