@@ -46,7 +46,7 @@ export function placeOf(number: number): NeedPlace {
 /** Builds the table of needs in the order of their numbers. Texts are Latin-1 and in lower case. */
 export function buildNeedTable(needs: readonly Need[]): NeedTable {
   const blank = new Int32Array(Math.ceil(needs.length / WORD_BITS))
-  const trie = new NeedTrie()
+  const trie = new NeedTrie(Math.min(MAX_STATES, 1 + needs.reduce((sum, need) => sum + lengthOf(need), 0)))
   for (const [number, need] of needs.entries()) {
     if (trie.add(need, number)) continue
     const { word, bit } = placeOf(number)
@@ -70,105 +70,105 @@ export function markNeeds({ classes, width, next, firstEnd, ends, lists }: NeedT
   }
 }
 
-/** Trie of texts with the numbers of the needs that end at each state. */
+/** Trie of texts with the numbers of the needs that end at each state. The children of a state are a list, linked by `sibling`. */
 class NeedTrie {
-  /** Child by state and byte. */
-  readonly #children: Map<number, number>[] = [new Map()]
-  readonly #numbers: number[][] = [[]]
+  readonly #child: Uint16Array
+  readonly #sibling: Uint16Array
+  readonly #byte: Uint8Array
+  readonly #numbers: (number[] | undefined)[] = []
   readonly #classes = new Uint8Array(BYTES)
+  #states = 1
   #width = 1
+
+  /** `size`: maximum number of states. */
+  constructor(size: number) {
+    this.#child = new Uint16Array(size)
+    this.#sibling = new Uint16Array(size)
+    this.#byte = new Uint8Array(size)
+  }
 
   /** Adds the texts of a need; false if they do not fit. */
   add(need: Need, number: number): boolean {
-    const size = need.reduce((sum, text) => sum + text.length, 0)
-    if (this.#children.length + size > MAX_STATES) return false
+    if (this.#states + lengthOf(need) > this.#child.length) return false
     for (const text of need) {
       let state = ROOT
-      for (let i = 0; i < text.length; i++) state = this.#child(state, text.charCodeAt(i))
-      const numbers = this.#numbers[state] as number[]
-      if (numbers.at(-1) !== number) numbers.push(number)
+      for (let i = 0; i < text.length; i++) state = this.#childOf(state, text.charCodeAt(i))
+      const numbers = this.#numbers[state]
+      if (numbers === undefined) this.#numbers[state] = [number]
+      else if (numbers.at(-1) !== number) numbers.push(number)
     }
     return true
   }
 
-  #child(state: number, byte: number): number {
-    const children = this.#children[state] as Map<number, number>
-    const known = children.get(byte)
-    if (known !== undefined) return known
+  #childOf(state: number, byte: number): number {
+    let child = this.#child[state] as number
+    while (child !== ROOT && this.#byte[child] !== byte) child = this.#sibling[child] as number
+    if (child !== ROOT) return child
     if (this.#classes[byte] === 0) this.#classes[byte] = this.#width++
-    const child = this.#children.push(new Map()) - 1
-    this.#numbers.push([])
-    children.set(byte, child)
+    child = this.#states++
+    this.#byte[child] = byte
+    this.#sibling[child] = this.#child[state] as number
+    this.#child[state] = child
     return child
   }
 
   build(): Omit<NeedTable, 'blank'> {
-    const { order, failures } = this.#breadthFirst()
-    const found = this.#foundAt(order, failures)
+    const width = this.#width
+    const { order, next, found } = this.#link()
     // States that end a text come last.
     const places = new Uint16Array(order.length)
-    const firstEnd = order.length - order.filter((state) => (found[state] as readonly number[]).length > 0).length
-    let plain = 0
+    let firstEnd = 0
+    for (const state of order) if (found[state] === undefined) places[state] = firstEnd++
     let ending = firstEnd
-    for (const state of order) places[state] = (found[state] as readonly number[]).length > 0 ? ending++ : plain++
-    const next = this.#transitions(order, failures, places)
+    for (const state of order) if (found[state] !== undefined) places[state] = ending++
+    const placed = new Uint16Array(next.length)
+    for (const state of order) {
+      const [from, to] = [state * width, (places[state] as number) * width]
+      for (let i = 0; i < width; i++) placed[to + i] = places[next[from + i] as number] as number
+    }
     const classes = this.#classes.slice()
     for (let byte = 0x41; byte <= 0x5a; byte++) classes[byte] = classes[byte + 0x20] as number
-    return { classes, width: this.#width, next, firstEnd, ...listMarks(order, found, places, firstEnd) }
+    return { classes, width, next: placed, firstEnd, ...listMarks(order, found, places, firstEnd) }
   }
 
-  /** Returns the states by their distance from the root, and the failure link of each. */
-  #breadthFirst(): { readonly order: Int32Array; readonly failures: Int32Array } {
-    const count = this.#children.length
-    const order = new Int32Array(count)
-    const failures = new Int32Array(count)
-    let length = 1
-    for (let at = 0; at < length; at++) {
-      const state = order[at] as number
-      for (const [byte, child] of this.#children[state] as Map<number, number>) {
-        order[length++] = child
-        if (state === ROOT) continue
-        let from = failures[state] as number
-        while (from !== ROOT && !(this.#children[from] as Map<number, number>).has(byte))
-          from = failures[from] as number
-        failures[child] = (this.#children[from] as Map<number, number>).get(byte) ?? ROOT
-      }
-    }
-    return { order, failures }
-  }
-
-  /** Returns the numbers of the needs that are found at each state: its own, and those of the states after its failure links. */
-  #foundAt(order: Int32Array, failures: Int32Array): readonly (readonly number[])[] {
-    const found: (readonly number[])[] = [[]]
-    for (const state of order) {
-      if (state === ROOT) continue
-      const own = this.#numbers[state] as number[]
-      const inherited = found[failures[state] as number] as readonly number[]
-      found[state] = own.length === 0 ? inherited : inherited.length === 0 ? own : [...new Set([...own, ...inherited])]
-    }
-    return found
-  }
-
-  #transitions(order: Int32Array, failures: Int32Array, places: Uint16Array): Uint16Array {
+  /** Returns the states by their distance from the root, their transitions, and the needs that are found at each. */
+  #link() {
     const width = this.#width
-    const next = new Uint16Array(order.length * width)
-    for (const state of order) {
-      const from = (places[state] as number) * width
-      if (state !== ROOT) {
-        const failure = (places[failures[state] as number] as number) * width
-        next.copyWithin(from, failure, failure + width)
+    const order = new Uint16Array(this.#states)
+    const failures = new Uint16Array(this.#states)
+    const next = new Uint16Array(this.#states * width)
+    const found: (readonly number[] | undefined)[] = []
+    let length = 1
+    for (let at = 0; at < order.length; at++) {
+      const state = order[at] as number
+      const failure = (failures[state] as number) * width
+      // The transitions of a failure link are known before.
+      if (state !== ROOT) next.copyWithin(state * width, failure, failure + width)
+      found[state] = merged(this.#numbers[state], found[failures[state] as number])
+      for (let child = this.#child[state] as number; child !== ROOT; child = this.#sibling[child] as number) {
+        order[length++] = child
+        const entry = state * width + (this.#classes[this.#byte[child] as number] as number)
+        failures[child] = next[entry] as number
+        next[entry] = child
       }
-      for (const [byte, child] of this.#children[state] as Map<number, number>)
-        next[from + (this.#classes[byte] as number)] = places[child] as number
     }
-    return next
+    return { order, next, found }
   }
+}
+
+function merged(own: readonly number[] | undefined, inherited: readonly number[] | undefined) {
+  if (own === undefined || inherited === undefined) return own ?? inherited
+  return [...new Set([...own, ...inherited])]
+}
+
+function lengthOf(need: Need): number {
+  return need.reduce((sum, text) => sum + text.length, 0)
 }
 
 /** Returns the lists of marks of the states that end a text. Equal lists exist once. */
 function listMarks(
-  order: Int32Array,
-  found: readonly (readonly number[])[],
+  order: Uint16Array,
+  found: readonly (readonly number[] | undefined)[],
   places: Uint16Array,
   firstEnd: number
 ): Pick<NeedTable, 'ends' | 'lists'> {
@@ -176,8 +176,8 @@ function listMarks(
   const lists: number[] = []
   const known = new Map<readonly number[], number>()
   for (const state of order) {
-    const numbers = found[state] as readonly number[]
-    if (numbers.length === 0) continue
+    const numbers = found[state]
+    if (numbers === undefined) continue
     let begin = known.get(numbers)
     if (begin === undefined) {
       begin = lists.length

@@ -3,15 +3,15 @@ import { ALT, ALT_MATCH, isWord, MATCH, type RegexProgram, RUNE, RUNE_ANY_NOT_NL
 
 const LATIN1 = 256
 /** Maximum number of texts of a need that begin at one instruction. */
-const MAX_TEXTS = 64
+const MAX_TEXTS = 48
 /** Chance below which a text is rare enough. */
 const RARE = 3e-7
 /** Maximum length of a text. */
-const MAX_LENGTH = 5
+const MAX_LENGTH = 4
 /** Maximum number of characters of a set that texts are written out for. */
 const MAX_SET = 16
 /** Maximum number of instructions of a pattern whose texts are looked at. */
-const MAX_LOOKED = 200
+const MAX_LOOKED = 60
 /** Chances of a need at a character of a harmless request, in the order in which needs are looked for. */
 const CHANCES = [2e-5, 5e-4, 0.025]
 /** Chance from which a pattern gets a second need. */

@@ -30,7 +30,7 @@ t.test('a text without a part that every match has needs no search', async (t) =
   t.equal(mayMatch('\\(.*\\)', '(a'), false, 'the end is needed too')
   t.equal(mayMatch('xa-?b', 'xab'), true, 'what may be left out is not needed')
   t.equal(mayMatch('', ''), true)
-  t.equal(mayMatch('(?i)sleep\\(', 'SLEE'), false)
+  t.equal(mayMatch('(?i)sleep\\(', 'SLE'), false)
   t.equal(mayMatch('(?i)sleep\\(', 'SLEEP('), true, 'the case does not count')
   t.equal(mayMatch('.*(?:union|select|outfile)', 'a selection'), true)
   t.equal(mayMatch('.*(?:union|select|outfile)', 'a sel'), false)
