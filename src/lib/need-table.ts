@@ -46,7 +46,7 @@ export function placeOf(number: number): NeedPlace {
 /** Builds the table of needs in the order of their numbers. Texts are Latin-1 and in lower case. */
 export function buildNeedTable(needs: readonly Need[]): NeedTable {
   const blank = new Int32Array(Math.ceil(needs.length / WORD_BITS))
-  const trie = new NeedTrie(Math.min(MAX_STATES, 1 + needs.reduce((sum, need) => sum + lengthOf(need), 0)))
+  const trie = new NeedTrie(Math.min(MAX_STATES, 1 + needs.reduce((sum, need) => sum + totalLength(need), 0)))
   for (const [number, need] of needs.entries()) {
     if (trie.add(need, number)) continue
     const { word, bit } = placeOf(number)
@@ -89,7 +89,7 @@ class NeedTrie {
 
   /** Adds the texts of a need; false if they do not fit. */
   add(need: Need, number: number): boolean {
-    if (this.#states + lengthOf(need) > this.#child.length) return false
+    if (this.#states + totalLength(need) > this.#child.length) return false
     for (const text of need) {
       let state = ROOT
       for (let i = 0; i < text.length; i++) state = this.#childOf(state, text.charCodeAt(i))
@@ -161,7 +161,7 @@ function merged(own: readonly number[] | undefined, inherited: readonly number[]
   return [...new Set([...own, ...inherited])]
 }
 
-function lengthOf(need: Need): number {
+function totalLength(need: Need): number {
   return need.reduce((sum, text) => sum + text.length, 0)
 }
 

@@ -7,11 +7,11 @@ const MAX_TEXTS = 48
 /** Chance below which a text is rare enough. */
 const RARE = 3e-7
 /** Maximum length of a text. */
-const MAX_LENGTH = 4
+const MAX_LENGTH = 5
 /** Maximum number of characters of a set that texts are written out for. */
 const MAX_SET = 16
 /** Maximum number of instructions of a pattern whose texts are looked at. */
-const MAX_LOOKED = 60
+const MAX_LOOKED = 100
 /** Chances of a need at a character of a harmless request, in the order in which needs are looked for. */
 const CHANCES = [2e-5, 5e-4, 0.025]
 /** Chance from which a pattern gets a second need. */
@@ -22,8 +22,9 @@ type Tables = Pick<RegexProgram, 'ops' | 'outs' | 'args' | 'start' | 'classes' |
 /** Texts in lower case of which every match of a pattern contains one. */
 export type Need = readonly string[]
 
-/** Characters besides letters and digits that most requests have, and those that many have. */
+/** Characters besides letters and digits that most requests have. */
 const FREQUENT = ' -./,=:'
+/** Characters that many requests have. */
 const OCCASIONAL = '_;+&()?%*"\n'
 
 /** Estimated chance of each character in a harmless request. */

@@ -22,6 +22,7 @@ const PERCENT: ChangeSigns = { texts: ['%', '+'] }
 const COMMENT: ChangeSigns = { texts: ['/*', '*/', '--', '#'] }
 /** A path changes at slashes, and if it is a dot. */
 const PATH: ChangeSigns = { texts: ['/'], pattern: /^\.$/m }
+/** Like `PATH`, and a backslash counts as a slash. */
 const PATH_OF_WINDOWS: ChangeSigns = { texts: ['/', '\\'], pattern: /^\.$/m }
 /** White space besides the space. */
 const WHITE: readonly string[] = ['\t', '\n', '\v', '\f', '\r', '\xa0']

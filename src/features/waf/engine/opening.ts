@@ -88,7 +88,9 @@ function dependsOnTxAlone({ test, effects, links }: Rule): boolean {
   )
 }
 
+/** Operators that compare numbers. */
 const COMPARISONS: ReadonlySet<string> = new Set(['eq', 'ge', 'gt', 'le', 'lt', 'unconditionalmatch'])
+/** Name of a captured group. */
 const CAPTURED = /^\d$/
 /** Macros of variables of TX that are no captured groups. */
 const TX_MACRO = /%\{tx\.(?!\d\})[\w-]+\}/gi

@@ -219,6 +219,7 @@ function compileRange(argument: string, { place, tables }: OperatorScope): Match
 
 /** Maximum number of bytes that are looked for in the search for needs. */
 const MAX_OUTSIDE = 8
+/** Texts of one byte. */
 const ALL_BYTES: readonly string[] = Array.from({ length: 256 }, (_, byte) => String.fromCharCode(byte))
 
 /** A matcher that reads a value once. */
