@@ -133,3 +133,12 @@ SecRule ARGS "@rx a" "id:4,phase:1"`,
   t.equal(rules.skipped.length, 3)
   t.same(matchedIds(evaluate(rules, { target: '/?q=a' })), [1, 4])
 })
+
+t.test('writes to persistent collections have no effect', (t) => {
+  const text = 'SecAction "id:1,phase:1,setvar:ip.count=+1,expirevar:ip.count=60,setvar:tx.a=1"'
+  t.same(problemsOf(text), [])
+  const [rule] = readRuleSet([{ name: 'test.conf', text }]).items
+  t.match(rule, { effects: { assignments: [{ name: 'a', how: 'set', value: '1' }] } })
+  t.match(problemsOf('SecRule IP:count "@gt 5" "id:2"'), [/the variable IP is not known/])
+  t.end()
+})
