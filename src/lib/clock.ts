@@ -7,6 +7,8 @@ export interface Clock {
   monotonic(): number
   /** Milliseconds since the Unix epoch. */
   wall(): number
+  /** CPU time that the process has used (ms), if the clock knows it. */
+  cpu?(): number
 }
 
 const { hrtime } = process
@@ -20,12 +22,17 @@ export const systemClock: Clock = {
     const time = hrtime()
     return time[0] * 1e3 + time[1] / 1e6
   },
-  wall: () => Date.now()
+  wall: () => Date.now(),
+  cpu: () => {
+    const { user, system } = process.cpuUsage()
+    return (user + system) / 1e3
+  }
 }
 
 /** Monotonic clock with another origin than the machine's. */
 class ShiftedClock implements Clock {
   readonly wall = systemClock.wall
+  readonly cpu = systemClock.cpu as () => number
 
   /** @param origin milliseconds of `systemClock` at which it reads 0 */
   constructor(readonly origin: number) {}

@@ -31,7 +31,7 @@ export interface InspectionParts {
   readonly plan: RulePlan
   readonly transaction: Transaction
   readonly bodies: BodyBuffers
-  readonly clock: Pick<Clock, 'monotonic'>
+  readonly clock: Pick<Clock, 'monotonic' | 'cpu'>
   /** Maximum number of examined bytes of the body; 0 for none. */
   readonly bodyLimit: number
 }
@@ -110,20 +110,52 @@ function runSteps(
   size: number,
   clock: InspectionParts['clock']
 ): Inspected | Promise<Inspected> {
-  const begun = clock.monotonic()
+  const timer = size > SHORT ? new WorkTimer(clock) : undefined
   try {
     const first = steps.next()
     if (first.done === true) return first.value
   } catch (error) {
     return toInspectionError(error)
   }
-  let left = size > SHORT ? MAX_TIME - (clock.monotonic() - begun) : Number.POSITIVE_INFINITY
-  const turn = (worked: number) => {
-    left -= worked
-    if (left < 0) throw new WorkExceeded()
-    return turnOfLoop()
+  const turn = async () => {
+    timer?.stop()
+    await turnOfLoop()
+    timer?.start()
   }
   return new Slices({ turn, now: () => clock.monotonic() }).run(steps).catch(toInspectionError)
+}
+
+/**
+ * Adds up the time of work. Time in which other processes have the CPU does not count: of a slice, the shorter one of its duration and of
+ * the CPU time of the process counts.
+ */
+class WorkTimer {
+  readonly #clock: InspectionParts['clock']
+  #left = MAX_TIME
+  #begun = 0
+  #cpu = 0
+
+  /** Starts the first slice. */
+  constructor(clock: InspectionParts['clock']) {
+    this.#clock = clock
+    this.start()
+  }
+
+  start(): void {
+    this.#begun = this.#clock.monotonic()
+    this.#cpu = this.#readCpu()
+  }
+
+  /** Ends a slice. Throws `WorkExceeded`. */
+  stop(): void {
+    const cpu = this.#readCpu() - this.#cpu
+    this.#left -= Math.min(this.#clock.monotonic() - this.#begun, cpu)
+    if (this.#left < 0) throw new WorkExceeded()
+  }
+
+  #readCpu(): number {
+    return this.#clock.cpu?.() ?? this.#clock.monotonic()
+  }
 }
 
 function toInspectionError(error: unknown): InspectionError {
