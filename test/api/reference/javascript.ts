@@ -14,11 +14,6 @@ type Service = Readonly<Record<string, Method>>
 
 const camel = (name: string) => name.replace(/_[a-z]/g, (part) => part.slice(1).toUpperCase())
 
-/** Names of services that its authors wrote otherwise. */
-const SERVICES: Readonly<Record<string, string>> = {
-  https_edge_mutual_tls_module: 'httpsEdgeMutualTlsModule'
-}
-
 /** Members in the client's spelling. It breaks capitals in keys of maps, so names of headers are in lower case. */
 function camelBody(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(camelBody)
@@ -68,7 +63,7 @@ export function javascript(host: string, port: number): JavascriptClient {
   const methods = methodsOf(new Ngrok({ apiToken: KEY, baseUrl: `http://${host}:${port}` }))
   const called = new Set<string>()
   const methodOf = (family: string, verb: string): Method => {
-    const name = `${SERVICES[family] ?? camel(family)}.${camel(verb)}`
+    const name = `${camel(family)}.${camel(verb)}`
     const method = methods.get(name)
     if (method === undefined) throw new Error(`the client has no ${name}`)
     called.add(name)
@@ -80,7 +75,7 @@ export function javascript(host: string, port: number): JavascriptClient {
     methods: [...methods.keys()],
     called,
     show: (value) => deserializeResult(value),
-    has: (family) => [...methods.keys()].some((name) => name.startsWith(`${SERVICES[family] ?? camel(family)}.`)),
+    has: (family) => [...methods.keys()].some((name) => name.startsWith(`${camel(family)}.`)),
     async call({ family, verb, method, path, body }: Call): Promise<Reply> {
       const ids = idsIn(path)
       const call = methodOf(family, verb)
