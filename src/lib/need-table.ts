@@ -7,6 +7,7 @@ const MAX_STATES = 0xffff
 const WORD_BITS = 30
 /** Ends a list of marks. */
 const LAST = -1
+/** State before a text. */
 const ROOT = 0
 
 /**
