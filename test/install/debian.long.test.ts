@@ -74,7 +74,7 @@ t.test(
       (!ROOT && 'only root installs packages') ||
       lacks('dpkg-deb', ['--version']) ||
       lacks('unshare', ['--mount', 'true']),
-    timeout: 900_000
+    timeout: 1_800_000
   },
   async (t) => {
     const root = await debianRoot(t)
