@@ -283,6 +283,8 @@ export class TrafficThreads implements ServerHealth {
     const { lookups, accessLog, log, limitsElsewhere, metrics } = this.#parts.foundation
     switch (message.kind) {
       case 'serving':
+        // A worker that starts gets no connection before it serves every acknowledged write.
+        if (!thread.serves && message.number < this.pool.planNumber) return
         thread.serves = true
         this.#deals(thread)
         return

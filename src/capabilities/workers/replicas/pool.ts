@@ -50,6 +50,11 @@ export class ReplicaPool implements Replicas {
     return this.#members().length
   }
 
+  /** Number of the plan that this thread serves. */
+  get planNumber(): number {
+    return this.#committed.plan.number
+  }
+
   /** Resolves once every worker serves the same plan as this thread. */
   whole(): Promise<void> {
     if (this.serving >= this.#parts.size) return Promise.resolve()
