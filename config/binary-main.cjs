@@ -21,6 +21,17 @@ function isOurs(folder) {
   return (uid === process.getuid() || uid === 0) && (mode & 0o022) === 0 && !fs.lstatSync(folder).isSymbolicLink()
 }
 
+/** Makes a folder and those above it. The recursive `mkdir` of Node never ends where the system makes no folders (below /proc). */
+function makeFolder(folder) {
+  if (fs.existsSync(folder)) return
+  makeFolder(dirname(folder))
+  try {
+    fs.mkdirSync(folder, { mode: 0o700 })
+  } catch (error) {
+    if (error.code !== 'EEXIST') throw error
+  }
+}
+
 /** Returns the folder of the unpacked files. It has their digest in its name and appears as a whole, so that processes that start at once agree. */
 function unpack() {
   const { digest, files } = JSON.parse(sea.getAsset('manifest', 'utf8'))
@@ -29,7 +40,7 @@ function unpack() {
     const folder = join(place, digest)
     try {
       if (fs.existsSync(folder) && isOurs(place) && isOurs(folder)) return folder
-      fs.mkdirSync(place, { recursive: true, mode: 0o700 })
+      makeFolder(place)
       if (!isOurs(place)) throw new Error(`${place} belongs to another user, or others may write there`)
       const fresh = join(place, `.${digest}-${randomBytes(6).toString('hex')}`)
       try {

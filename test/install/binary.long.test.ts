@@ -45,6 +45,12 @@ t.test('one executable file', { skip: !LINUX && 'for Linux', timeout: 600_000 },
     t.same(await ended, [0, null], 'the signal reaches the successor, whose exit code the command has')
   })
 
+  await t.test('a folder that the system does not make is passed over', { timeout: 60_000 }, async (t) => {
+    const nowhere = { PATH: '', HOME: '/proc/nowhere', TMPDIR: '/proc/nowhere' }
+    const told = await run(binary, ['--version'], { cwd, env: nowhere, timeout: 30_000 }).catch((e: unknown) => e)
+    t.match(told, { code: 1, stderr: /no folder for its files .*let CACHE_DIRECTORY name one that can be written/ })
+  })
+
   await t.test('code is unpacked only where no other user can write', async (t) => {
     const open = join(cwd, 'open')
     await mkdir(join(open, 'sluice'), { recursive: true })

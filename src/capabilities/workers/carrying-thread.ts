@@ -80,7 +80,7 @@ export class CarryingThread implements ServingThread, CountingThread {
   }
 
   /** Resolves when the worker applies these logouts. */
-  hears(serial: number, news: EndedNews): Promise<void> {
+  endLogins(serial: number, news: EndedNews): Promise<void> {
     return this.#ask({ kind: 'ended-logins', serial, news })
   }
 

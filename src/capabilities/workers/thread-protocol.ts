@@ -141,7 +141,7 @@ export type FromTrafficThread =
       readonly answers?: { readonly serial: number; readonly state: ThreadState }
     }
   /** Acknowledges that ended logins apply. */
-  | { readonly kind: 'heard'; readonly serial: number }
+  | { readonly kind: 'logins-ended'; readonly serial: number }
   /** Whole lines of the log. `dropped`: lines that had no room since the message before. */
   | { readonly kind: 'lines'; readonly text: string; readonly bytes: number; readonly dropped: number }
   /** Lines of the access log. */

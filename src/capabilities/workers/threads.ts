@@ -33,7 +33,7 @@ const STATE_WITHIN = 50
 /** Maximum wait for the counters of limits in the workers (ms). */
 const LIMITS_WITHIN = 250
 /** Maximum time that a logout waits for a worker (ms). */
-const HEARD_WITHIN = 1_000
+const LOGOUT_WITHIN = 1_000
 /** Maximum time of a stop beside the drain (ms). */
 const DRAIN_BESIDE = 3_000
 
@@ -249,7 +249,7 @@ export class TrafficThreads implements ServerHealth {
     for (const [check, found] of this.#checks) thread.send({ kind: 'check', check, found })
     for (const [place, state] of this.#parts.dataPlane.upstreams.servers.outages())
       thread.send({ kind: 'outage', place, state })
-    const stop = this.#parts.login.ended.onNews((news) => atMost(HEARD_WITHIN, thread.hears(++this.#counts, news)))
+    const stop = this.#parts.login.ended.onNews((news) => atMost(LOGOUT_WITHIN, thread.endLogins(++this.#counts, news)))
     worker.once('exit', stop)
     const unwatch = this.#watchdog.watch(beat, {
       suspected: () => dealer.rests(thread),
@@ -301,7 +301,7 @@ export class TrafficThreads implements ServerHealth {
         for (const [record, times] of message.rates) metrics.rates.count(record, times)
         if (message.answers !== undefined) thread.counted(message.answers)
         return
-      case 'heard':
+      case 'logins-ended':
         thread.answered(message.serial)
         return
       case 'limits':

@@ -285,7 +285,7 @@ class OpenTrafficThread implements TrafficThread {
         return
       case 'ended-logins':
         login.ended.learn(message.news)
-        link.post({ kind: 'heard', serial: message.serial })
+        link.post({ kind: 'logins-ended', serial: message.serial })
         return
       case 'count':
         recorder.flush()

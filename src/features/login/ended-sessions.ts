@@ -51,7 +51,7 @@ export class EndedSessions {
   #shared: EndedStore | undefined
   readonly #followers = new Set<Follower>()
   /** News that threads have not acknowledged yet. */
-  readonly #unheard = new Set<Promise<unknown>>()
+  readonly #unacknowledged = new Set<Promise<unknown>>()
   readonly #mutex = new Mutex()
   #following: Promise<void> | undefined
 
@@ -118,7 +118,7 @@ export class EndedSessions {
    */
   async keep(): Promise<void> {
     await this.#keep()
-    await Promise.all(this.#unheard)
+    await Promise.all(this.#unacknowledged)
   }
 
   async #keep(): Promise<void> {
@@ -162,10 +162,10 @@ export class EndedSessions {
   }
 
   #send(follower: Follower, sessions: readonly Ended[]): void {
-    const heard = follower(this.#news(sessions))
-    if (heard === undefined) return
-    this.#unheard.add(heard)
-    void heard.then(() => this.#unheard.delete(heard))
+    const acknowledged = follower(this.#news(sessions))
+    if (acknowledged === undefined) return
+    this.#unacknowledged.add(acknowledged)
+    void acknowledged.then(() => this.#unacknowledged.delete(acknowledged))
   }
 
   async #follow(): Promise<void> {
