@@ -8,6 +8,7 @@ const HELP = `npm run bench -- [options]: Sluice beside nginx, HAProxy, Caddy an
   --quick             one round of one second, pass-through and five rules alone
   --rounds <n>        rounds of each scenario (default: 3); peers take turns in a round
   --seconds <n>       seconds of load of each peer in a round (default: 3)
+  --warm <n>          seconds of load before the rounds (default: 4, with bodies 12)
   --only <names>      some of pass, log, policy, flood, download, upload, tls-download,
                       h2-download, policy-download, policy-upload, compress, replace, h2,
                       grpc, latency, files, idle, waf, with commas between

@@ -25,8 +25,8 @@ import { MODSECURITY, wafScenarios } from './waf.js'
  * `npm run bench -- --help` lists the options.
  */
 
-/** Load before the first round (s). */
-const WARM_SECONDS = 4
+/** Load before the first round (s): requests with bodies are few, and V8 compiles for longer. */
+const WARM_SECONDS = { few: 12, many: 4 }
 /** One short round of the scenarios that say most. */
 const quick = process.argv.includes('--quick')
 const rounds = Number(argument('rounds', quick ? '1' : '3'))
@@ -41,6 +41,8 @@ const named = argument('peers', '')
 const calls = process.argv.includes('--calls')
 const workers = Number(argument('workers', '1'))
 const hogs = Number(argument('hogs', '0'))
+/** Seconds of load before the first round. */
+const warm = Number(argument('warm', '0'))
 const wanted = (name: string) => only === '' || only.split(',').includes(name)
 const builds = [
   ...(beside === '' ? [] : [{ name: 'other build', main: join(resolve(beside), 'main.js'), flags: [] }]),
@@ -148,7 +150,8 @@ async function measure(scenario: Scenario, able: readonly Peer[], upstream: numb
   const started = await Promise.all(able.map(async (peer) => ({ peer, running: await peer.start(scenario, upstream) })))
   const samples = new Map<string, Sample[]>(able.map(({ name }) => [name, []]))
   for (const { peer, running } of started) await checkAnswer(peer, running, scenario, upstream)
-  for (const { running } of started) await scenarioLoad(running, scenario, WARM_SECONDS)
+  const warmUp = warm > 0 ? warm : scenario.bulk ? WARM_SECONDS.few : WARM_SECONDS.many
+  for (const { running } of started) await scenarioLoad(running, scenario, warmUp)
   for (let round = 0; round < rounds; round++) {
     for (const { peer, running } of round % 2 === 0 ? started : [...started].reverse()) {
       const load = (duration: number) => scenarioLoad(running, scenario, duration)
