@@ -17,7 +17,7 @@ export interface Sample extends Load {
 const LONGEST = 60
 
 /** Returns the port that `scenario` asks. */
-export function portFor({ port, tlsPort = port }: RunningPeer, { secure }: Scenario): number {
+function portFor({ port, tlsPort = port }: RunningPeer, { secure }: Scenario): number {
   return secure === undefined ? port : tlsPort
 }
 
