@@ -36,6 +36,12 @@ export interface Running {
   stop(): Promise<void>
 }
 
+/** Programs that run; none outlives the benchmark, even if that fails. */
+const programs = new Set<ChildProcess>()
+process.once('exit', () => {
+  for (const child of programs) child.kill('SIGKILL')
+})
+
 /** Starts a program on one CPU (where `taskset` is there) and waits until every port of `ports` accepts. */
 export async function startProgram(
   command: string,
@@ -54,6 +60,8 @@ export async function startProgram(
     stdio: ['ignore', options.output === undefined ? 'ignore' : 'pipe', 'pipe'],
     env: { ...process.env, ...options.env }
   })
+  programs.add(child)
+  child.once('exit', () => programs.delete(child))
   child.stdout?.setEncoding('latin1').on('data', (text: string) => options.output?.(text))
   let said = ''
   child.stderr?.on('data', (chunk) => {
