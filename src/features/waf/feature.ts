@@ -119,21 +119,9 @@ function compile(config: WafConfig, scope: Scope, side: Side): ActionRun {
       const { reported } = transaction
       if (failure !== undefined || reported.some(isFinding)) {
         const { anomaly_score: score, anomaly_score_threshold: threshold } = published
-        const found = {
-          action: side.type,
-          owner: scope.owner,
-          path: flow.request?.target.path ?? '',
-          decision,
-          score,
-          threshold,
-          digest
-        } as const
-        addFirewallResult(flow, {
-          ...found,
-          get matches() {
-            return reported.filter(isFinding).flatMap(toMatches)
-          }
-        })
+        const path = flow.request?.target.path ?? ''
+        const found = { action: side.type, owner: scope.owner, path, decision, score, threshold, digest } as const
+        addFirewallResult(flow, withMatches(found, reported))
         if (decision === 'deny') {
           const rules = reported.filter(isFinding).map(({ id }) => id)
           flow.refusal = { firewall: { score, threshold, rules: [...new Set(rules)] } }
@@ -183,6 +171,16 @@ function results(
 /** Returns whether a match is of a rule that scores, and not of one that sums up scores. */
 function isFinding({ id, severity }: MatchedRule): boolean {
   return severity !== '' && !evaluatesScore(id)
+}
+
+/** Returns a result whose matches are listed when they are read. It keeps nothing else of the transaction, which is large. */
+function withMatches(found: Omit<FirewallResult, 'matches'>, reported: readonly MatchedRule[]): FirewallResult {
+  return {
+    ...found,
+    get matches() {
+      return reported.filter(isFinding).flatMap(toMatches)
+    }
+  }
 }
 
 /** Returns a match for each value that the rule matched. Score that no value added belongs to the last one. */
