@@ -20,7 +20,6 @@ import { Sealer, sealKey } from '../../../src/lib/seal.js'
 import { createRecord, type Input, readCreate } from '../../../src/resources/read.js'
 import { resources } from '../../../src/resources/registry.js'
 import { claimsOf, linksOf, type Resource } from '../../../src/resources/resource.js'
-import type { Field } from '../../../src/schema/field.js'
 import type { Store } from '../../../src/store/store.js'
 import { ManualClock } from '../../helpers/clock.js'
 import { idOf } from '../../resources/bench.js'
@@ -134,18 +133,19 @@ export async function anything(store: Store, seal: Sealer, seed: number): Promis
     for (let number = 0; number < count; number++) {
       const { full = {}, change = {} } = bodies[resource.name] ?? {}
       const body: Record<string, unknown> = { ...full, ...(random() < 0.5 ? {} : settable(resource, change)) }
+      const claimed = claimedKeys(resource)
       for (const [name, field] of Object.entries(resource.fields)) {
         const key = field.requestName(name)
-        if (!field.required && !isClaimed(field, key) && random() < 0.3) delete body[key]
-        else if (isClaimed(field, key) && body[key] !== undefined) body[key] = distinct(body[key], number)
+        if (!field.required && !claimed.has(key) && random() < 0.3) delete body[key]
+        else if (claimed.has(key) && body[key] !== undefined) body[key] = distinct(body[key], number)
       }
       if (body.description !== undefined) body.description = oddText(random)
       if (resource.name === 'reserved_domain') delete body.certificate_management_policy
       // Fields left out may contradict what is left; then it is the whole record.
       const whole = Object.fromEntries(
         Object.entries(resource.fields)
-          .map(([name, field]) => [field.requestName(name), field] as const)
-          .map(([key, field]) => [key, isClaimed(field, key) ? distinct(full[key], number) : full[key]])
+          .map(([name, field]) => field.requestName(name))
+          .map((key) => [key, claimed.has(key) ? distinct(full[key], number) : full[key]])
       )
       const isWhole = !isAccepted(resource, body, ids)
       ids[resource.idPrefix] = await make(store, seal, resource, isWhole ? whole : body, ids)
@@ -159,9 +159,12 @@ function settable({ fields }: Resource, change: Readonly<Record<string, unknown>
   return Object.fromEntries(Object.entries(change).filter(([name, value]) => names.has(name) && value !== null))
 }
 
-/** May only one record have the value of this field? The URL of a cloud endpoint is claimed as the host and port that it names. */
-function isClaimed({ unique }: Field, key: string): boolean {
-  return unique !== undefined || key === 'url'
+/** Fields of requests whose value only one record may have. The URL of a cloud endpoint is claimed as the host and port that it names. */
+function claimedKeys({ fields }: Resource): ReadonlySet<string> {
+  const unique = Object.entries(fields).flatMap(([name, field]) =>
+    field.unique === undefined ? [] : [field.unique.givenAs ?? field.requestName(name)]
+  )
+  return new Set([...unique, 'url'])
 }
 
 /** The value of another record: nothing in an account may be there twice. */
