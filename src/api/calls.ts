@@ -13,6 +13,7 @@ import type { Traffic } from '../control/traffic.js'
 import type { WriteGuards } from '../control/write-guards.js'
 import type { ErrorRow } from '../lib/errors.js'
 import { canonicalAddress } from '../lib/ip.js'
+import { appendTo } from '../lib/lists.js'
 import { ApiError, apiErrors, isNgrokClient } from './errors.js'
 
 declare module 'fastify' {
@@ -176,7 +177,7 @@ export function listQueryOf(
   const others = (request.query as RawQuery).text.split('&').filter((pair) => {
     const [name = '', value = ''] = pair.split('=', 2)
     if (!selecting.includes(name)) return true
-    chosen.set(name, [...(chosen.get(name) ?? []), decode(value)])
+    appendTo(chosen, name, decode(value))
     return false
   })
   const query = new Map(readQuery(others.join('&'), known))

@@ -1,17 +1,15 @@
 import type { Json } from '../lib/json.js'
 import { tunnelGroupBackend } from '../resources/backends.js'
-import { reservedDomain } from '../resources/domains.js'
 import { httpsEdge, httpsEdgeRoute } from '../resources/edges.js'
 import { CLOUD, endpoint } from '../resources/endpoints.js'
 import { present, presentList, presentModule, presentPart, uriOf } from '../resources/present.js'
-import { reservedAddress } from '../resources/reserved-addresses.js'
 import type { Part, RecordOf, Resource } from '../resources/resource.js'
 import type { PresentContext, ResourceRecord } from '../schema/field.js'
 import type { StoreReader } from '../store/store.js'
 import type { Principal } from './calls.js'
 import type { DeclaredRecords } from './declared-records.js'
 import { notFound } from './errors.js'
-import { keeperOfAddress, keeperOfHost } from './record-rules.js'
+import { reservationOf } from './record-rules.js'
 import { type Catalogue, type Records, recordsNaming } from './records.js'
 import { maySeeSecrets } from './rights.js'
 
@@ -175,13 +173,15 @@ export class Answers {
     const found = new Map<string, { readonly id: string; readonly uri: string }>()
     for (const { id, body } of records) {
       if (body.type !== CLOUD) continue
-      const isTcp = body.proto === 'tcp'
-      const reserved = isTcp
-        ? await keeperOfAddress(reader, String(body.hostport))
-        : await keeperOfHost(reader, String(body.host))
+      const { proto, host, hostport } = body
+      const reserved = await reservationOf(reader, {
+        proto: String(proto),
+        host: String(host),
+        hostport: String(hostport)
+      })
       if (reserved === undefined) continue
-      const resource = isTcp ? reservedAddress : reservedDomain
-      found.set(id, { id: reserved, uri: uriOf(resource, { id: reserved, body: {} }, this.baseUrl) })
+      const { resource, id: reservation } = reserved
+      found.set(id, { id: reservation, uri: uriOf(resource, { id: reservation, body: {} }, this.baseUrl) })
     }
     return found
   }

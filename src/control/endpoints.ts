@@ -1,12 +1,10 @@
 import { bracketed } from '../lib/host.js'
 import { timestampText } from '../lib/json.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
-import { reservedDomain } from '../resources/domains.js'
 import { httpsEdge, PASSTHROUGH, tcpEdge } from '../resources/edges.js'
 import { endpoint, endpointAddress } from '../resources/endpoints.js'
 import { credential } from '../resources/identities.js'
 import { uriOf } from '../resources/present.js'
-import { reservedAddress } from '../resources/reserved-addresses.js'
 import type { Resource } from '../resources/resource.js'
 import { tlsEdge } from '../resources/tls-edges.js'
 import { splitHostport } from '../resources/units.js'
@@ -25,7 +23,7 @@ import {
   placeOfId,
   placeOfTunnel
 } from './cluster/publisher.js'
-import { keeperOfAddress, keeperOfHost } from './record-rules.js'
+import { reservationOf } from './record-rules.js'
 
 /** The one endpoint that no edge and no agent declares: it comes last. */
 const FILE_ID = 'ep_file_default'
@@ -177,8 +175,8 @@ export class Endpoints {
       const place = placeOfAddress(stored, hostport)
       const proto = protoOf(edge, body.tls)
       const { store } = this.#parts
-      const address = proto === 'tcp' ? await keeperOfAddress(store, hostport) : undefined
-      const domain = proto === 'tcp' ? undefined : await keeperOfHost(store, host)
+      const reserved = await reservationOf(store, { proto, host, hostport })
+      const reservation = reserved === undefined ? null : this.#ref(reserved.resource, reserved.id)
       found.push({
         place,
         record: record(endpointId(place), stored.createdAt, {
@@ -186,8 +184,8 @@ export class Endpoints {
           type: 'edge',
           ...endpointAddress(proto, host, port),
           edge: this.#ref(edge, stored.id),
-          domain: domain === undefined ? null : this.#ref(reservedDomain, domain),
-          tcp_addr: address === undefined ? null : this.#ref(reservedAddress, address),
+          domain: proto === 'tcp' ? null : reservation,
+          tcp_addr: proto === 'tcp' ? reservation : null,
           traffic_policy: body.traffic_policy?.value ?? ''
         })
       })

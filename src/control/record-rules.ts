@@ -12,7 +12,7 @@ import { endpoint } from '../resources/endpoints.js'
 import { entryOf, namedHostports } from '../resources/entries.js'
 import { fileBackend } from '../resources/file-backend.js'
 import { reservedAddress } from '../resources/reserved-addresses.js'
-import type { RecordOf } from '../resources/resource.js'
+import type { RecordOf, Resource } from '../resources/resource.js'
 import { staticBackend } from '../resources/static-backend.js'
 import { tlsEdge } from '../resources/tls-edges.js'
 import { authorityKey, splitHostport } from '../resources/units.js'
@@ -48,7 +48,17 @@ export async function keeperOfHost(reader: StoreReader, host: string): Promise<s
 
 /** Returns the id of the reserved address with this host and port. */
 export async function keeperOfAddress(reader: StoreReader, hostport: string): Promise<string | undefined> {
-  return (await reader.keeperOf(reservedAddress.name, hostport))?.id
+  return (await reader.keeperOf(ADDRESS_SPACE, hostport))?.id
+}
+
+/** Returns the reservation that an endpoint uses: an address for TCP, a domain for other protocols. */
+export async function reservationOf(
+  reader: StoreReader,
+  { proto, host, hostport }: { readonly proto: string; readonly host: string; readonly hostport: string }
+): Promise<{ readonly resource: Resource; readonly id: string } | undefined> {
+  const isTcp = proto === 'tcp'
+  const id = isTcp ? await keeperOfAddress(reader, hostport) : await keeperOfHost(reader, host)
+  return id === undefined ? undefined : { resource: isTcp ? reservedAddress : reservedDomain, id }
 }
 
 /** Fails with `IN_USE` when an edge serves the reserved domain that shall go. */
@@ -70,11 +80,6 @@ export async function userOfAddress(
 export async function addressMustBeFree(reader: StoreReader, record: ResourceRecord): Promise<void> {
   const user = await userOfAddress(reader, record)
   if (user !== undefined) throw inUse(record, [`${user.kind} ${user.id}`])
-}
-
-/** Returns true if the account has reserved this host and port. */
-export async function isReservedAddress(reader: StoreReader, hostport: string): Promise<boolean> {
-  return (await reader.keeperOf(ADDRESS_SPACE, hostport)) !== undefined
 }
 
 /** Fails with `REF_NOT_FOUND` if a new host of an edge or a public cloud endpoint is not covered by a reserved domain. */

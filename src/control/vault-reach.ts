@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { isInternal } from '../flow/flow.js'
 import { hostPatterns } from '../lib/host.js'
+import { addTo } from '../lib/lists.js'
 import type { ShardedMap } from '../lib/sharded-map.js'
 import { Passes, type Steps } from '../lib/slices.js'
 import type { HostLead } from '../policy/action.js'
@@ -239,12 +240,6 @@ function entriesAt(
       return unit?.kind === 'edge' ? [...tables.edges.routesOf(unit.id)].map(({ id }) => `route:${id}`) : [key]
     })
   )
-}
-
-function addTo<K>(sets: Map<K, Set<string>>, key: K, value: string): void {
-  const known = sets.get(key)
-  if (known === undefined) sets.set(key, new Set([value]))
-  else known.add(value)
 }
 
 /** Keys of the policies that see traffic at a unit. */

@@ -209,7 +209,8 @@ function readStrings(bytes: Uint8Array): Buffer[] | undefined {
   return strings
 }
 
-function uint32(value: number): Buffer {
+/** Encodes a number of 32 bits (RFC 4251 5). */
+export function uint32(value: number): Buffer {
   const bytes = Buffer.alloc(4)
   bytes.writeUInt32BE(value)
   return bytes
@@ -225,7 +226,8 @@ function string(bytes: Uint8Array): Buffer {
   return Buffer.concat([uint32(bytes.length), bytes])
 }
 
-function text(value: string): Buffer {
+/** Encodes a text as a string with its length (RFC 4251 5). */
+export function text(value: string): Buffer {
   return string(Buffer.from(value))
 }
 

@@ -1,5 +1,6 @@
 import type { Kysely, Selectable } from 'kysely'
 import type { Json } from '../lib/json.js'
+import { addTo } from '../lib/lists.js'
 import type { Change, Claim, RecordKey, Reference, StoredRecord } from './records.js'
 import type { ChangeFeed, Page, PageRequest, Place, Position, StoreReader, WantedChanges } from './store.js'
 import type { RecordsTable, ReferencesTable, Tables } from './tables.js'
@@ -59,11 +60,7 @@ export function* pieces<T>(list: readonly T[], size: number): Generator<readonly
 /** Groups ids by kind, each once, in the given order. */
 export function idsByKind(keys: Iterable<RecordKey>): Map<string, string[]> {
   const sets = new Map<string, Set<string>>()
-  for (const { kind, id } of keys) {
-    const ids = sets.get(kind)
-    if (ids === undefined) sets.set(kind, new Set([id]))
-    else ids.add(id)
-  }
+  for (const { kind, id } of keys) addTo(sets, kind, id)
   return new Map([...sets].map(([kind, ids]) => [kind, [...ids]]))
 }
 

@@ -243,8 +243,7 @@ export class Wire implements ByteCounts, PieceLender {
     const text = this.#text
     if (text === '') return
     this.#text = ''
-    if (this.#encrypts) this.stream.write(text, 'latin1', this.#onWritten)
-    else this.stream.write(text, 'latin1')
+    this.stream.write(text, 'latin1', this.#encrypts ? this.#onWritten : undefined)
   }
 
   /** Forgets the text that waits for the end of the turn. */
@@ -259,15 +258,14 @@ export class Wire implements ByteCounts, PieceLender {
 
   /** Gives bytes to the stream. `written` is called when they have left. */
   #send(bytes: Uint8Array, written: (() => void) | undefined): void {
-    if (!this.#encrypts) {
-      if (written === undefined) this.stream.write(bytes)
-      else this.stream.write(bytes, written)
-    } else if (written === undefined) this.stream.write(bytes, this.#onWritten)
-    else
-      this.stream.write(bytes, () => {
-        written()
-        this.#onWritten()
-      })
+    if (!this.#encrypts || written === undefined) {
+      this.stream.write(bytes, this.#encrypts ? this.#onWritten : written)
+      return
+    }
+    this.stream.write(bytes, () => {
+      written()
+      this.#onWritten()
+    })
   }
 
   /**

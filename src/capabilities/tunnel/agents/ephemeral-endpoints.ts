@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 import type { Applied, OwnUnits } from '../../../control/apply.js'
-import { isReservedAddress, keeperOfHost } from '../../../control/record-rules.js'
+import { keeperOfAddress, keeperOfHost } from '../../../control/record-rules.js'
 import { isInternal } from '../../../flow/flow.js'
 import { formatAuthority } from '../../../lib/host.js'
 import { isCloudEndpoint } from '../../../resources/endpoints.js'
@@ -154,7 +154,10 @@ export class EphemeralEndpoints implements EndpointOpener<CredentialGrant> {
       const port = asked ?? (ports === undefined ? await freePort(host) : randomInt(ports.from, ports.to + 1))
       const base = `${PREFIX}tcp/${port}`
       const id = asked === undefined ? base : this.#freeId(base, wish)
-      if (asked === undefined && (await isReservedAddress(this.#parts.reader, formatAuthority(name, port)))) {
+      if (
+        asked === undefined &&
+        (await keeperOfAddress(this.#parts.reader, formatAuthority(name, port))) !== undefined
+      ) {
         if (tries === MOST_TRIES) return { refused: 'no port is free for this endpoint' }
         continue
       }

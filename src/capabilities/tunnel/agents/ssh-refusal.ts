@@ -1,3 +1,5 @@
+import { text, uint32 } from '../../../resources/ssh-key.js'
+
 /** Bytes that begin the identification string of an SSH client (RFC 4253 section 4.2). */
 const IDENTIFICATION = Buffer.from('SSH-')
 /** Our identification string, without which clients read no message. */
@@ -29,24 +31,12 @@ export function refuseSsh(first: Buffer): Buffer | 'more' | undefined {
 }
 
 function disconnect(message: string): Buffer {
-  const reason = Buffer.alloc(4)
-  reason.writeUInt32BE(NOT_AVAILABLE)
-  return Buffer.concat([Buffer.from([DISCONNECT]), reason, text(message), text('en')])
-}
-
-function text(value: string): Buffer {
-  const bytes = Buffer.from(value)
-  const length = Buffer.alloc(4)
-  length.writeUInt32BE(bytes.length)
-  return Buffer.concat([length, bytes])
+  return Buffer.concat([Buffer.from([DISCONNECT]), uint32(NOT_AVAILABLE), text(message), text('en')])
 }
 
 /** Returns the binary packet of a payload, without encryption, MAC and compression (RFC 4253 section 6). */
 function packet(payload: Buffer): Buffer {
   const unpadded = 4 + 1 + payload.length
   const padding = LEAST_PADDING + ((BLOCK - ((unpadded + LEAST_PADDING) % BLOCK)) % BLOCK)
-  const header = Buffer.alloc(5)
-  header.writeUInt32BE(1 + payload.length + padding)
-  header.writeUInt8(padding, 4)
-  return Buffer.concat([header, payload, Buffer.alloc(padding)])
+  return Buffer.concat([uint32(1 + payload.length + padding), Buffer.from([padding]), payload, Buffer.alloc(padding)])
 }

@@ -1,4 +1,5 @@
 import type { ConnectionFacts } from '../../../flow/exchange.js'
+import { addTo, removeFrom } from '../../../lib/lists.js'
 import { ENDPOINT } from '../../../runtime/tunnel-labels.js'
 import { DialError, type Dialer } from '../../../transport/contract.js'
 import type { CredentialGrant, Labels } from '../server/authority.js'
@@ -70,9 +71,7 @@ export class LiveTunnelGroups {
 
   addEndpoint(id: string, url: string, dialer: EndpointDialer): void {
     this.#endpoints.set(id, dialer)
-    const ids = this.#urls.get(url)
-    if (ids === undefined) this.#urls.set(url, new Set([id]))
-    else ids.add(id)
+    addTo(this.#urls, url, id)
   }
 
   /** Calls `follower` with existing tunnels, and when tunnels start and end. Returns a function that unsubscribes it. */
@@ -98,9 +97,7 @@ export class LiveTunnelGroups {
   removeEndpoint(id: string, url: string, dialer: Dialer): void {
     if (this.#endpoints.get(id) !== dialer) return
     this.#endpoints.delete(id)
-    const ids = this.#urls.get(url)
-    ids?.delete(id)
-    if (ids?.size === 0) this.#urls.delete(url)
+    removeFrom(this.#urls, url, id)
   }
 
   #began(followers: Iterable<TunnelFollower>, tunnel: Tunnel): void {

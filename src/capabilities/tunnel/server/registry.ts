@@ -1,3 +1,4 @@
+import { addTo, removeFrom } from '../../../lib/lists.js'
 import type { AgentCommand } from './agent-calls.js'
 import type { AgentFacts, Grant, Labels } from './authority.js'
 import type { Tunnel, TunnelCarrier } from './tunnel.js'
@@ -103,11 +104,7 @@ export class Registry<G extends Grant = Grant> {
   add(tunnel: Tunnel): void {
     this.#tunnels.add(tunnel)
     if (isHttp2Group(tunnel)) this.#http2++
-    for (const label of entries(tunnel.labels)) {
-      const carriers = this.#byLabel.get(label)
-      if (carriers === undefined) this.#byLabel.set(label, new Set([tunnel]))
-      else carriers.add(tunnel)
-    }
+    for (const label of entries(tunnel.labels)) addTo(this.#byLabel, label, tunnel)
     this.#version++
     this.#watch.tunnelStarted?.(tunnel)
   }
@@ -120,11 +117,7 @@ export class Registry<G extends Grant = Grant> {
   remove(tunnel: Tunnel): void {
     if (!this.#tunnels.delete(tunnel)) return
     if (isHttp2Group(tunnel)) this.#http2--
-    for (const label of entries(tunnel.labels)) {
-      const carriers = this.#byLabel.get(label)
-      carriers?.delete(tunnel)
-      if (carriers?.size === 0) this.#byLabel.delete(label)
-    }
+    for (const label of entries(tunnel.labels)) removeFrom(this.#byLabel, label, tunnel)
     this.#version++
     this.#watch.tunnelEnded?.(tunnel)
   }

@@ -1,4 +1,5 @@
 import type { BytePipe, Failure } from '../../../flow/exchange.js'
+import { addTo, removeFrom } from '../../../lib/lists.js'
 import type { LiveTunnel, TunnelFollower, TunnelGroups } from '../../../proxy/unit-servers.js'
 import type { TunnelUpstream } from '../../../runtime/plan.js'
 import { DialError, type Dialer } from '../../../transport/contract.js'
@@ -106,11 +107,7 @@ export class RelayedTunnels implements TunnelGroups {
     for (const facts of begun) {
       const tunnel = new RelayedTunnel(facts)
       this.#tunnels.set(facts.number, tunnel)
-      for (const label of textsOf(facts.labels)) {
-        const carriers = this.#byLabel.get(label)
-        if (carriers === undefined) this.#byLabel.set(label, new Set([tunnel]))
-        else carriers.add(tunnel)
-      }
+      for (const label of textsOf(facts.labels)) addTo(this.#byLabel, label, tunnel)
       for (const follower of this.#followers) follower.begins(tunnel, facts.labels)
     }
     for (const number of ended) {
@@ -118,11 +115,7 @@ export class RelayedTunnels implements TunnelGroups {
       if (tunnel === undefined) continue
       tunnel.over = true
       this.#tunnels.delete(number)
-      for (const label of textsOf(tunnel.facts.labels)) {
-        const carriers = this.#byLabel.get(label)
-        carriers?.delete(tunnel)
-        if (carriers?.size === 0) this.#byLabel.delete(label)
-      }
+      for (const label of textsOf(tunnel.facts.labels)) removeFrom(this.#byLabel, label, tunnel)
       for (const follower of this.#followers) follower.ends(tunnel)
     }
   }

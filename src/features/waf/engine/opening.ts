@@ -56,13 +56,13 @@ export class Opening {
     const transaction = new Transaction({ budget: Number.POSITIVE_INFINITY, fixed })
     let next = 0
     while (next < this.#length) {
-      const { number, rule } = rules[next] as CompiledRule
+      const compiled = rules[next] as CompiledRule
+      const { number, rule } = compiled
       // A rule that reports or denies does so for each message.
       const reports = rule.report.logs || rule.effects.disruption === 'deny'
-      if (!(rules[next] as CompiledRule).evaluate(transaction)) next++
-      else if (reports) {
-        return this.#keep(key, { next: 0, variables: new Map(fixed) })
-      } else next = jumps.get(number) ?? next + 1
+      if (!compiled.evaluate(transaction)) next++
+      else if (reports) return this.#keep(key, { next: 0, variables: new Map(fixed) })
+      else next = jumps.get(number) ?? next + 1
     }
     return this.#keep(key, { next, variables: transaction.txVariables })
   }
