@@ -32,6 +32,16 @@ function makeFolder(folder) {
   }
 }
 
+/** Code does not run from each file system: the SQLite library shows it. */
+function tryLibrary(place, library) {
+  try {
+    process.dlopen({ exports: {} }, library)
+  } catch (error) {
+    if (/failed to map segment/.test(error.message))
+      throw new Error(`${place} is on a file system that runs no programs (noexec)`)
+  }
+}
+
 /** Returns the folder of the unpacked files. It has their digest in its name and appears as a whole, so that processes that start at once agree. */
 function unpack() {
   const { digest, files } = JSON.parse(sea.getAsset('manifest', 'utf8'))
@@ -48,6 +58,8 @@ function unpack() {
           fs.mkdirSync(dirname(join(fresh, name)), { recursive: true, mode: 0o700 })
           fs.writeFileSync(join(fresh, name), Buffer.from(sea.getRawAsset(name)), { mode: 0o600 })
         }
+        const library = Object.keys(files).find((name) => name.endsWith('.node'))
+        tryLibrary(place, join(fresh, library))
         fs.renameSync(fresh, folder)
       } catch (error) {
         fs.rmSync(fresh, { recursive: true, force: true })
@@ -59,7 +71,7 @@ function unpack() {
     }
   }
   process.stderr.write(
-    `sluice: no folder for its files (${reason.message}): let CACHE_DIRECTORY name one that can be written\n`
+    `sluice: no folder for its files (${reason.message}): let CACHE_DIRECTORY name one that can be written and runs programs\n`
   )
   process.exit(1)
 }

@@ -104,7 +104,18 @@ async function make() {
 
 /** Installs packages of another processor too; returns their folder. */
 function install(...packages) {
-  const words = ['install', '--no-save', '--no-audit', '--no-fund', '--ignore-scripts', '--force', '--prefix', work]
+  const words = [
+    'install',
+    '--no-save',
+    '--no-audit',
+    '--no-fund',
+    '--ignore-scripts',
+    '--force',
+    '--loglevel',
+    'error',
+    '--prefix',
+    work
+  ]
   execFileSync('npm', [...words, ...new Set(packages)], { stdio: ['ignore', 'ignore', 'inherit'] })
   return join(work, 'node_modules')
 }

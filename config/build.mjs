@@ -159,8 +159,10 @@ function note(files) {
   }
 }
 
-/** The commit that is built; empty where there is no clone, as in an unpacked package. */
+/** The commit that is built: SLUICE_COMMIT, or the one of the clone. Empty where there is neither, as in an unpacked package. */
 function commit() {
+  const { SLUICE_COMMIT: given } = process.env
+  if (given) return given
   try {
     const words = ['-C', root, 'rev-parse', '--short=12', 'HEAD']
     return execFileSync('git', words, { stdio: ['ignore', 'pipe', 'ignore'], encoding: 'utf8' }).trim()

@@ -5,10 +5,11 @@ import type { LookupFunction } from 'node:net'
 import { join } from 'node:path'
 import { storeName } from '../app/store-copy.js'
 import { listKeys } from '../control/operator-keys.js'
-import { CodedError, codeOf } from '../lib/errors.js'
+import { CodedError } from '../lib/errors.js'
 import { readPrivateFile } from '../lib/files.js'
 import { parseSealKey, Sealer } from '../lib/seal.js'
 import { shellWord } from '../lib/shell-word.js'
+import { fileReason } from '../lib/system-errors.js'
 import { COPY_FILE, isShared, isWithoutStore, mustNotBeLost, storeAddress } from '../options/catalogue.js'
 import type { Options } from '../options/options.js'
 import { IN_MEMORY } from '../options/values.js'
@@ -177,8 +178,7 @@ async function validityOf(file: string, now: number): Promise<Finding[]> {
   try {
     text = await readFile(file, 'utf8')
   } catch (error) {
-    if (codeOf(error) === undefined) throw error
-    return [wrongBy('certificates', `${file}: ${failureText(error)}`, 'let the user of the process read it')]
+    return [wrongBy('certificates', `${file}: ${fileReason(error)}`, 'let the user of the process read it')]
   }
   if (text.includes('PRIVATE KEY-----') && ((await stat(file)).mode & FOR_ALL) !== 0) {
     const help = `run chmod o-r ${file}, and renew the key if others may have seen it`

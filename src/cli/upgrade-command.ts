@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { Command } from 'commander'
 import { packageVersion } from '../lib/files.js'
-import { failureText } from './failure.js'
+import { fileReason } from '../lib/system-errors.js'
 import { ExitCode } from './process.js'
 
 const EXAMPLES = `
@@ -44,7 +44,7 @@ async function readVersion(path: string): Promise<string | { readonly reason: st
   try {
     text = await readFile(path, 'utf8')
   } catch (error) {
-    return { reason: failureText(error) }
+    return { reason: fileReason(error) }
   }
   const version = versionIn(text)
   return version ?? { reason: 'no JSON with a field "version" of the form 1.2.3' }

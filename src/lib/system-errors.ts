@@ -97,7 +97,7 @@ const PRIVILEGED_PORTS = 1024
 /** Returns how this user can open a port that the system has denied with EACCES, or undefined if the port is not the reason. */
 export function portPermission(port: number): string | undefined {
   if (port === 0 || port >= PRIVILEGED_PORTS) return undefined
-  return `ports below ${PRIVILEGED_PORTS} need a right: start by the systemd unit of docs/install.md, which has it, or run sudo setcap cap_net_bind_service=+ep "$(readlink -f "$(command -v node)")", or sudo sysctl net.ipv4.ip_unprivileged_port_start=${port}`
+  return `ports below ${PRIVILEGED_PORTS} need a right: start by the systemd unit of docs/install.md, which has it, or run sudo setcap cap_net_bind_service=+ep "${process.execPath}", or sudo sysctl net.ipv4.ip_unprivileged_port_start=${port}`
 }
 
 /** Returns why a file cannot be used, from the system's error or code. Rethrows an error without a code. */

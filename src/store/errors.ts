@@ -23,6 +23,10 @@ export const storeErrors = defineErrors({
     text: 'The database refused a statement or its file is damaged. A repetition does not help.',
     help: 'Restore a backup if the file is damaged; else report it with the lines of the log.'
   },
+  STORE_LIBRARY: {
+    text: 'The SQLite library of this installation does not run here.',
+    help: 'Install Sluice for this machine with its optional packages, on a file system that runs programs (no noexec).'
+  },
   STORE_OUTCOME_UNKNOWN: {
     text: 'The connection broke during a commit and the database stayed out of reach.',
     help: 'Read the record before you repeat the change.'

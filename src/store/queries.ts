@@ -64,7 +64,8 @@ export function idsByKind(keys: Iterable<RecordKey>): Map<string, string[]> {
   return new Map([...sets].map(([kind, ids]) => [kind, [...ids]]))
 }
 
-const KEYS_PER_STATEMENT = 500
+/** Ids per statement, few enough not to block the event loop. */
+export const KEYS_PER_STATEMENT = 500
 /** Changes per statement, few enough not to block the event loop. */
 const CHANGES_PER_STATEMENT = 500
 
@@ -100,18 +101,7 @@ export class Queries implements StoreReader {
   }
 
   async getMany(keys: readonly RecordKey[]): Promise<StoredRecord[]> {
-    const found: StoredRecord[] = []
-    for (const [kind, ids] of idsByKind(keys.filter(({ id }) => storable(id)))) {
-      for (const some of pieces(ids, KEYS_PER_STATEMENT)) {
-        const rows = this.#connection()
-          .selectFrom('records')
-          .selectAll()
-          .where('kind', '=', kind)
-          .where('id', 'in', some)
-        for (const row of await rows.execute()) found.push(toRecord(row))
-      }
-    }
-    return found
+    return (await rowsOf(this.#connection(), keys)).map(toRecord)
   }
 
   async list(kind: string, request: PageRequest): Promise<Page | undefined> {
@@ -133,11 +123,7 @@ export class Queries implements StoreReader {
 
   async referencesTo(kind: string, id: string, limit?: number): Promise<Reference[]> {
     if (!storable(id)) return []
-    let query = this.#connection()
-      .selectFrom('references')
-      .selectAll()
-      .where('to_kind', '=', kind)
-      .where('to_id', '=', id)
+    let query = referencesOf(this.#connection(), 'to', kind, [id])
     if (limit !== undefined) query = query.limit(limit)
     return (await query.execute()).map(toReference)
   }
@@ -145,11 +131,7 @@ export class Queries implements StoreReader {
   async referencesToAny(kind: string, ids: readonly string[]): Promise<Reference[]> {
     const found: Reference[] = []
     for (const some of pieces([...new Set(ids.filter(storable))], KEYS_PER_STATEMENT)) {
-      const query = this.#connection()
-        .selectFrom('references')
-        .selectAll()
-        .where('to_kind', '=', kind)
-        .where('to_id', 'in', some)
+      const query = referencesOf(this.#connection(), 'to', kind, some)
       for (const row of await query.execute()) found.push(toReference(row))
     }
     return found
@@ -157,14 +139,8 @@ export class Queries implements StoreReader {
 
   async referencesFrom(kind: string, id: string): Promise<Reference[]> {
     if (!storable(id)) return []
-    const query = this.#connection()
-      .selectFrom('references')
-      .selectAll()
-      .where('from_kind', '=', kind)
-      .where('from_id', '=', id)
-      .orderBy('field')
-      .orderBy('position')
-    return (await query.execute()).map(toReference)
+    const query = referencesOf(this.#connection(), 'from', kind, [id])
+    return (await query.orderBy('field').orderBy('position').execute()).map(toReference)
   }
 
   async keeperOf(space: string, value: string): Promise<RecordKey | undefined> {
@@ -355,4 +331,24 @@ export class Queries implements StoreReader {
     }
     return undefined
   }
+}
+
+/** Rows of these records, whatever their order; ids that cannot be stored have none. */
+export async function rowsOf(
+  connection: Kysely<Tables>,
+  keys: readonly RecordKey[]
+): Promise<Selectable<RecordsTable>[]> {
+  const rows: Selectable<RecordsTable>[] = []
+  for (const [kind, ids] of idsByKind(keys)) {
+    for (const some of pieces(ids.filter(storable), KEYS_PER_STATEMENT)) {
+      const query = connection.selectFrom('records').selectAll().where('kind', '=', kind).where('id', 'in', some)
+      rows.push(...(await query.execute()))
+    }
+  }
+  return rows
+}
+
+/** References with one of these records, at most KEYS_PER_STATEMENT, at this end. */
+export function referencesOf(connection: Kysely<Tables>, end: 'from' | 'to', kind: string, ids: readonly string[]) {
+  return connection.selectFrom('references').selectAll().where(`${end}_kind`, '=', kind).where(`${end}_id`, 'in', ids)
 }

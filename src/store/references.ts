@@ -1,6 +1,16 @@
 import type { Kysely } from 'kysely'
 import { appendTo } from '../lib/lists.js'
-import { claimText, idsByKind, keyText, pieces, storable, toRecord, toReference } from './queries.js'
+import {
+  claimText,
+  idsByKind,
+  KEYS_PER_STATEMENT,
+  keyText,
+  pieces,
+  referencesOf,
+  rowsOf,
+  toRecord,
+  toReference
+} from './queries.js'
 import type { Claim, KeptClaim, RecordKey, Reference, WholeRecord, WholeRequest } from './records.js'
 import type { RecordsTable, Tables } from './tables.js'
 
@@ -64,8 +74,6 @@ export async function releaseClaims(trx: Kysely<Tables>, claims: readonly KeptCl
   }
 }
 
-const KEYS_PER_STATEMENT = 500
-
 type Row = {
   [Column in keyof RecordsTable]: Column extends 'sealed' ? Uint8Array | ArrayBuffer | null : RecordsTable[Column]
 }
@@ -77,15 +85,8 @@ export async function wholeRecords(connection: Kysely<Tables>, request: WholeReq
   const claims = new Map<string, Claim[]>()
   for (const [kind, ids] of idsByKind(rows)) {
     for (const some of pieces(ids, KEYS_PER_STATEMENT)) {
-      const held = await connection
-        .selectFrom('references')
-        .selectAll()
-        .where('from_kind', '=', kind)
-        .where('from_id', 'in', some)
-        .orderBy('field')
-        .orderBy('position')
-        .execute()
-      for (const row of held) appendTo(references, keyText({ kind, id: row.from_id }), toReference(row))
+      const held = referencesOf(connection, 'from', kind, some).orderBy('field').orderBy('position')
+      for (const row of await held.execute()) appendTo(references, keyText({ kind, id: row.from_id }), toReference(row))
       const taken = await connection
         .selectFrom('claims')
         .select(['space', 'value', 'id'])
@@ -114,15 +115,4 @@ async function rowsAfter(
     query = query.where(({ eb, refTuple, tuple }) => eb(refTuple('kind', 'id'), '>', tuple(after.kind, after.id)))
   }
   return await query.orderBy('kind').orderBy('id').limit(limit).execute()
-}
-
-async function rowsOf(connection: Kysely<Tables>, keys: readonly RecordKey[]): Promise<Row[]> {
-  const rows: Row[] = []
-  for (const [kind, ids] of idsByKind(keys)) {
-    for (const some of pieces(ids.filter(storable), KEYS_PER_STATEMENT)) {
-      const query = connection.selectFrom('records').selectAll().where('kind', '=', kind).where('id', 'in', some)
-      rows.push(...(await query.execute()))
-    }
-  }
-  return rows
 }

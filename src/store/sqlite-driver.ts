@@ -1,12 +1,20 @@
 import { createRequire } from 'node:module'
 import type Libsql from 'libsql'
+import { StoreError } from './errors.js'
 
 /** Loaded with the first database: a process whose store runs in another thread starts without it. */
 let loaded: typeof Libsql | undefined
 
+/** Fails with a StoreError `STORE_LIBRARY`. */
 function driver(): typeof Libsql {
-  loaded ??= createRequire(import.meta.url)('libsql') as typeof Libsql
-  return loaded
+  try {
+    loaded ??= createRequire(import.meta.url)('libsql') as typeof Libsql
+    return loaded
+  } catch (cause) {
+    // Node lists the modules that asked for a missing one in further lines.
+    const [reason] = (cause as Error).message.split('\n')
+    throw new StoreError('STORE_LIBRARY', `the SQLite library cannot be loaded: ${reason}`, { cause })
+  }
 }
 
 /** Connection to a SQLite file. */

@@ -280,7 +280,7 @@ const TROUBLES: readonly (readonly [RegExp, StoreTrouble])[] = [
   [/^(SQLITE_(IOERR|CANTOPEN)|E(IO|FBIG)$)/, 'failing'],
   [/^SQLITE_(CORRUPT|NOTADB)/, 'damaged']
 ]
-const OURS: readonly StoreErrorCode[] = ['STORE_LOCKED', 'STORE_UNAVAILABLE', 'STORE_FAILED']
+const OURS: readonly StoreErrorCode[] = ['STORE_LOCKED', 'STORE_UNAVAILABLE', 'STORE_FAILED', 'STORE_LIBRARY']
 
 /** Converts an error of the driver, the system or Sluice to data for another thread. */
 export function failureOf(error: unknown): SqliteFailure {

@@ -53,6 +53,6 @@ t.test('upgrade compares with a release file that is named', async (t) => {
     { code: 0, out: /is current/ },
     { code: 1, out: /0\.10\.0 is newer than 0\.2\.0: .*--take-over/ },
     { code: 2, err: /none\.json: .*"version"/ },
-    { code: 2, err: /missing\.json/ }
+    { code: 2, err: 'error: missing.json: there is no such file (ENOENT); correct the path' }
   ])
 })

@@ -4,6 +4,7 @@ import { chmod, mkdir, readdir, readFile, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { lacks } from '../helpers/small-disk.js'
 import { freePort } from '../proxy/free-port.js'
 import { executable, startInto } from './executable.js'
 
@@ -50,6 +51,25 @@ t.test('one executable file', { skip: !LINUX && 'for Linux', timeout: 600_000 },
     const told = await run(binary, ['--version'], { cwd, env: nowhere, timeout: 30_000 }).catch((e: unknown) => e)
     t.match(told, { code: 1, stderr: /no folder for its files .*let CACHE_DIRECTORY name one that can be written/ })
   })
+
+  await t.test(
+    'a file system that runs no programs is passed over',
+    { skip: lacks('unshare', ['--mount', 'true']) },
+    async (t) => {
+      const folder = join(cwd, 'noexec')
+      await mkdir(folder)
+      const script = 'mount -t tmpfs -o noexec none "$0" && exec "$@"'
+      const start = (temporary: string) => {
+        const own = { PATH: process.env.PATH, CACHE_DIRECTORY: folder, TMPDIR: temporary }
+        return run('unshare', ['--mount', 'sh', '-c', script, folder, binary, '--version'], { cwd, env: own })
+      }
+      t.match(await start(cwd), { stdout: /Node 26/ })
+      t.match(await start('/proc/nowhere').catch((error: unknown) => error), {
+        code: 1,
+        stderr: /runs no programs \(noexec/
+      })
+    }
+  )
 
   await t.test('code is unpacked only where no other user can write', async (t) => {
     const open = join(cwd, 'open')

@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import t from 'tap'
 import { freePort } from '../proxy/free-port.js'
 import { only } from './containerfile.js'
-import { insideContainer, lacksImages, makeImage } from './image.js'
+import { buildImage, insideContainer, lacksImages } from './image.js'
 
 const run = promisify(execFile)
 
@@ -15,9 +15,8 @@ t.test(
   'the image runs as its user, on a read-only root, until the signal',
   { skip: lacksImages(), timeout: 600_000 },
   async (t) => {
-    const root = join(t.testdir({}), 'root')
-    const image = await makeImage(t, root)
-    const { instructions } = image
+    const image = await buildImage(t, t.testdir({}), 'abc123def456')
+    const { instructions, root } = image
     await t.rejects(access(join(root, 'bin', 'sh')), 'it has no shell')
     const api = `127.0.0.1:${await freePort()}`
     const path = `${image.env.PATH}:${process.env.PATH}`
@@ -25,6 +24,10 @@ t.test(
     const inside = (words: readonly string[]) => insideContainer({ image }, words)
     const check = async () => await run(...inside(image.health), { env })
     await t.rejects(check(), { code: 1 }, 'nothing runs yet')
+    t.match(
+      (await run(...inside([image.command[0] as string, '--version']), { env })).stdout,
+      'commit abc123def456, Node 26'
+    )
     const child = spawn(...inside(image.command), { env, stdio: ['ignore', 'pipe', 'pipe'] })
     t.teardown(() => child.kill('SIGKILL'))
     let said = ''

@@ -3,6 +3,7 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Test } from 'tap'
+import { inheritedEnvironment } from '../cli/process.js'
 import { lacks } from '../helpers/small-disk.js'
 import { type Instruction, only, stages } from './containerfile.js'
 import { executable } from './executable.js'
@@ -34,6 +35,26 @@ export interface Image {
 export async function makeImage(t: Test, root: string): Promise<Image> {
   t.teardown(() => rm(root, { recursive: true, force: true }))
   await run(process.execPath, ['config/image.mjs', '--binary', await executable(), '--out', root])
+  return await imageIn(root)
+}
+
+/** Makes the root of the image as the first stage of the Containerfile does, with the Node of this machine, in the folder `work`. */
+export async function buildImage(t: Test, work: string, commit: string): Promise<Image> {
+  t.teardown(() => rm(work, { recursive: true, force: true }))
+  const [stage = []] = await stages()
+  const here = (text: string) => text.replace(/(?<![\w.])\/(out|image|src)(?=\/|$)/g, join(work, '$1'))
+  const env = { ...inheritedEnvironment(), COMMIT: commit }
+  const steps = stage.map(({ name, text }) => {
+    if (name === 'WORKDIR') return `mkdir -p ${here(text)} && cd ${here(text)}`
+    if (name === 'COPY') return `(cd ${process.cwd()} && tar -c ${text.split(' ').slice(0, -1).join(' ')}) | tar -x`
+    if (name === 'ENV') return `export ${text}`
+    return name === 'RUN' ? here(text) : ''
+  })
+  await run('sh', ['-euc', steps.join('\n')], { cwd: work, env, maxBuffer: 2 ** 24 })
+  return await imageIn(join(work, 'image'))
+}
+
+async function imageIn(root: string): Promise<Image> {
   const [, instructions = []] = await stages()
   const [, health = '[]'] = /CMD (\[.*\])$/.exec(only(instructions, 'HEALTHCHECK')) ?? []
   const pairs = only(instructions, 'ENV').match(/\w+=\S+/g) ?? []

@@ -1,6 +1,6 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { cp, mkdir, readdir, readFile, symlink } from 'node:fs/promises'
+import { cp, mkdir, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
@@ -42,29 +42,28 @@ async function serves(t: Test, folder: string, cwd: string): Promise<void> {
 t.test('what npm packs runs with its own dependencies alone, and is small', async (t) => {
   const project = t.testdir()
   await staged(project)
-  const { stdout } = await run('npm', ['pack', '--ignore-scripts', '--json', '--pack-destination', project], {
-    cwd: project,
-    env: { ...ENV, npm_config_update_notifier: 'false' }
-  })
-  const [{ filename, files }] = JSON.parse(stdout) as [{ filename: string; files: { path: string }[] }]
-  const paths = files.map(({ path }) => path)
+  // Proxies and certificates of the machine, for npm.
+  const npm = { env: { ...inheritedEnvironment(), npm_config_update_notifier: 'false' } }
+  await run(process.execPath, ['config/npm-package.mjs', '--out', project], { cwd: project, ...npm })
+  const [filename = ''] = (await readdir(project)).filter((name) => name.endsWith('.tgz'))
+  const unpacked = join(project, 'unpacked')
+  await mkdir(unpacked)
+  await run('tar', ['-xzf', join(project, filename), '-C', unpacked])
+  const folder = join(unpacked, 'package')
+  const paths = await readdir(folder, { recursive: true })
   for (const path of [
     'dist/main.js',
     'dist/launch.mjs',
     'config/systemd/sluice.service',
     'config/container/Containerfile'
-  ]) {
+  ])
     t.ok(paths.includes(path), path)
-  }
   t.same(
     paths.filter((path) => /\.ts$|^test\/|\.map$/.test(path)),
     [],
     'no source, no test'
   )
-  const unpacked = join(project, 'unpacked')
-  await mkdir(unpacked)
-  await run('tar', ['-xzf', join(project, filename), '-C', unpacked])
-  const folder = join(unpacked, 'package')
+  t.notMatch(JSON.parse(await readFile(join(folder, 'package.json'), 'utf8')), { scripts: {} })
   const packages = await withPackages(folder)
   t.match(packages.map((place) => place.split('node_modules/').at(-1)).sort(), [
     '@ip-location-db/geo-whois-asn-country-mmdb'
@@ -97,6 +96,24 @@ t.test(
     await serves(t, clone, folder)
   }
 )
+
+t.test('an installation without the SQLite library of its machine says what to do', async (t) => {
+  const project = t.testdir({ cwd: {} })
+  await staged(project)
+  await withPackages(project)
+  const library = join(project, 'node_modules', 'libsql')
+  await rm(library)
+  await mkdir(library)
+  await writeFile(join(library, 'index.js'), "require('@libsql/this-machine')\n")
+  const words = [join(project, 'dist', 'main.js'), 'start', '--listen', '127.0.0.1:0', '--api', '127.0.0.1:0']
+  const told = await run(process.execPath, words, { cwd: join(project, 'cwd'), env: ENV }).catch((e: unknown) => e)
+  t.match(told, {
+    code: 1,
+    stderr:
+      /the SQLite library cannot be loaded: Cannot find module '@libsql\/this-machine'.*; install Sluice for this mach/
+  })
+  t.equal((told as { stderr: string }).stderr.trim().split('\n').length, 1)
+})
 
 t.test('the command of a clone runs from any folder, also by a link, and asks no registry', async (t) => {
   const project = t.testdir({ elsewhere: {} })

@@ -1,11 +1,10 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { cp, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { cp, mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { inheritedEnvironment } from '../cli/process.js'
-import { projectFile } from '../helpers/files.js'
 import { executable, startInto } from './executable.js'
 import { stepsBelow } from './pages.js'
 import { sizeOf, staged } from './staged.js'
@@ -17,13 +16,6 @@ const MOST = 60 * 2 ** 20
 /** Time for the first start on a machine that does nothing else. Milliseconds. */
 const START = 20_000
 const LINUX = process.platform === 'linux' && process.arch === 'x64'
-
-t.test('docs/install.md has four ways of three lines', async (t) => {
-  for (const way of ['One executable file', 'Debian package', 'npm package', 'Container image']) {
-    const lines = (await stepsBelow(way)).trim().split('\n')
-    t.equal(lines.length, 3, way)
-  }
-})
 
 t.test('the lines for one executable file', { skip: !LINUX && 'for Linux', timeout: 600_000 }, async (t) => {
   const folder = t.testdir({ clone: {}, local: {}, bin: {} })
@@ -98,18 +90,3 @@ async function serves(
   child.kill('SIGTERM')
   t.same(await ended, [0, null])
 }
-
-t.test('file names of the lines are those that the builds make', async (t) => {
-  const { version, scripts } = JSON.parse(await readFile(projectFile('package.json'), 'utf8')) as {
-    version: string
-    scripts: Record<string, string>
-  }
-  const deb = await stepsBelow('Debian package')
-  t.match(deb, `sluice_${version}_amd64.deb`)
-  t.match(await stepsBelow('npm package'), `sluice-${version}.tgz`)
-  for (const [
-    ,
-    name = ''
-  ] of `${deb}${await stepsBelow('One executable file')}${await stepsBelow('npm package')}`.matchAll(/npm run (\S+)/g))
-    t.ok(name in scripts, name)
-})
