@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
@@ -83,7 +83,14 @@ async function make() {
   )
   // The path of the program is part of the executable, and so are hashes of names in what V8 compiled.
   const words = ['--random-seed=1', '--build-sea', configuration]
-  execFileSync(join(packages, TARGETS[arch()].node, 'bin', 'node'), words, { stdio: 'inherit', cwd: work })
+  const { status } = spawnSync(join(packages, TARGETS[arch()].node, 'bin', 'node'), words, {
+    stdio: 'inherit',
+    cwd: work
+  })
+  if (status !== 0) {
+    await rm(work, { recursive: true, force: true })
+    stop(`no executable was made: Node ${NODE} needs glibc 2.28 or newer, libstdc++6 and libatomic1`)
+  }
   // A program that runs cannot be written; a new file can take its place.
   const fresh = `${out}.new`
   await cp(join(work, 'sluice'), fresh)

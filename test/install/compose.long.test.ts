@@ -31,7 +31,8 @@ const SITES = `sites:
 `
 
 interface Service {
-  readonly environment: Readonly<Record<string, string>>
+  /** Variables without a value here come from the environment of the command. */
+  readonly environment: Readonly<Record<string, string | null>>
   readonly ports: readonly string[]
   readonly volumes: readonly string[]
   readonly depends_on?: Readonly<Record<string, { condition: string }>>
@@ -127,32 +128,34 @@ t.test(
   async (t) => {
     const folder = t.testdir({ 'sites.yaml': SITES })
     const text = await readFile(join(FOLDER, 'compose.yaml'), 'utf8')
-    const { services } = parse(text) as { services: { sluice: Service; postgres: Service } }
-    const scale = Number(/--scale sluice=(\d+)/.exec(text)?.[1])
-    for (const port of services.sluice.ports) {
-      const [, from, to] = /(\d+)-(\d+):\d+$/.exec(port) ?? []
-      t.equal(Number(to) - Number(from) + 1, scale, `${port}: a port of the machine for each process`)
-    }
+    const { postgres, ...rest } = (parse(text, { merge: true }) as { services: Record<string, Service> }).services
+    const processes = Object.values(rest)
+    const [service] = processes as [Service]
+    t.equal(processes.length, 3)
     const variables = {
       POSTGRES_PASSWORD: 'hidden',
       SLUICE_API_KEY: 'a-key-of-the-administrator',
       SLUICE_SEAL_KEY: Buffer.alloc(32, 'k').toString('base64')
     }
     const environmentOf = ({ environment }: Service, set: Record<string, string> = variables) =>
-      Object.fromEntries(Object.entries(environment).map(([name, value]) => [name, interpolated(value, set)]))
-    t.throws(() => environmentOf(services.sluice, {}), /set it/)
+      Object.fromEntries(
+        Object.entries(environment).flatMap(([name, value]) =>
+          value === null ? [] : [[name, interpolated(value, set)]]
+        )
+      )
+    t.throws(() => environmentOf(service, {}), /set it/)
 
     // PostgreSQL has the role and database that its image would make of these variables.
     const server = await startOwnPostgres(t)
-    const { POSTGRES_USER, POSTGRES_DB, POSTGRES_PASSWORD } = environmentOf(services.postgres)
+    const { POSTGRES_USER, POSTGRES_DB, POSTGRES_PASSWORD } = environmentOf(postgres as Service)
     const client = new pg.Client({ connectionString: await server.database() })
     await client.connect()
     await client.query(`create role ${POSTGRES_USER} login superuser password '${POSTGRES_PASSWORD}'`)
     await client.query(`create database ${POSTGRES_DB} owner ${POSTGRES_USER}`)
     await client.end()
-    const [, ...healthy] = services.postgres.healthcheck?.test ?? []
+    const [, ...healthy] = postgres?.healthcheck?.test ?? []
     const [ready = '', ...words] = healthy
-    t.same(services.sluice.depends_on, { postgres: { condition: 'service_healthy' } })
+    t.same(service.depends_on, { postgres: { condition: 'service_healthy' } })
     await run(ready, words, { env: { ...process.env, PGHOST: '127.0.0.1', PGPORT: String(server.port) } })
 
     const image = await makeImage(t, join(folder, 'root'))
@@ -160,14 +163,12 @@ t.test(
     await publish(t, network.host, 5432, { host: '127.0.0.1', port: server.port })
     // As an engine names the services of the file for each container.
     await writeFile(join(image.root, 'etc/hosts'), `127.0.0.1 localhost\n${network.host} postgres\n`)
-    t.equal(services.sluice.read_only, true)
-    t.same(services.sluice.volumes, only(image.instructions, 'VOLUME').match(/\/\w+/g))
-    const environment = environmentOf(services.sluice)
+    t.equal(service.read_only, true)
+    t.same(service.volumes, only(image.instructions, 'VOLUME').match(/\/\w+/g))
+    const environment = environmentOf(service)
     const members: Member[] = []
-    for (let number = 1; number <= scale; number++)
-      members.push(
-        await startMember(t, image, services.sluice, { folder: join(folder, `m${number}`), environment, network })
-      )
+    for (const [number, each] of processes.entries())
+      members.push(await startMember(t, image, each, { folder: join(folder, `m${number}`), environment, network }))
     for (const member of members) t.match((await member.health()).stdout, /^ready/)
 
     const [first] = members as [Member]
@@ -187,12 +188,12 @@ t.test(
     const begun = performance.now()
     first.child.kill(only(image.instructions, 'STOPSIGNAL') as NodeJS.Signals)
     t.same(await ended, [0, null])
-    const grace = Number.parseInt(services.sluice.stop_grace_period ?? '', 10) * 1_000
+    const grace = Number.parseInt(service.stop_grace_period ?? '', 10) * 1_000
     t.ok(performance.now() - begun < grace, `it stops within ${grace} ms`)
     await t.rejects(first.health(), { code: 1 })
     const others = members.slice(1)
-    const rest = await served(t, others, '/all', CAPACITY)
-    t.ok(together + rest <= CAPACITY, `${rest} more with a member less`)
+    const later = await served(t, others, '/all', CAPACITY)
+    t.ok(together + later <= CAPACITY, `${later} more with a member less`)
     const fresh = await served(t, others, '/after', 2 * CAPACITY)
     t.ok(fresh <= CAPACITY && fresh >= CAPACITY * 0.9, `${fresh} of ${CAPACITY} were served by the others`)
     for (const member of others) t.match((await member.health()).stdout, /^ready/)

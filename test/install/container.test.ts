@@ -21,16 +21,21 @@ t.test('the image has two stages, a user without rights, a health check and a si
 })
 
 t.test('the compose file names what exists, and asks for secrets', async (t) => {
-  const { services } = parse(await readFile(join(FOLDER, 'compose.yaml'), 'utf8'))
+  const { services } = parse(await readFile(join(FOLDER, 'compose.yaml'), 'utf8'), { merge: true })
   const variables = new Set(optionEntries().map(({ variable }) => variable))
-  for (const name of Object.keys(services.sluice.environment)) {
-    t.ok(variables.has(name) || ['SLUICE_API_KEY', 'SLUICE_SEAL_KEY'].includes(name), name)
+  const places = new Set<string>()
+  for (const name of ['sluice-1', 'sluice-2', 'sluice-3']) {
+    const { environment, ports, ...service } = services[name]
+    for (const variable of Object.keys(environment))
+      t.ok(variables.has(variable) || ['SLUICE_API_KEY', 'SLUICE_SEAL_KEY'].includes(variable), variable)
+    t.match(service, {
+      read_only: true,
+      cap_drop: ['ALL'],
+      build: { dockerfile: 'config/container/Containerfile' }
+    })
+    for (const secret of ['SLUICE_STORE', 'SLUICE_API_KEY', 'SLUICE_SEAL_KEY'])
+      t.ok(String(environment[secret]).includes(':?'), secret)
+    for (const port of ports) places.add(port)
   }
-  t.match(services.sluice, {
-    read_only: true,
-    cap_drop: ['ALL'],
-    build: { dockerfile: 'config/container/Containerfile' }
-  })
-  for (const name of ['SLUICE_STORE', 'SLUICE_API_KEY', 'SLUICE_SEAL_KEY'])
-    t.ok(String(services.sluice.environment[name]).includes(':?'), name)
+  t.equal(places.size, 6, 'each has ports of its own: not every program spreads a range over several containers')
 })

@@ -11,12 +11,13 @@ import { lacks } from '../helpers/small-disk.js'
 import { until } from '../helpers/until.js'
 import { freePort } from '../proxy/free-port.js'
 import { executable } from './executable.js'
+import { stepsBelow } from './pages.js'
 
 const run = promisify(execFile)
 const ROOT = process.getuid?.() === 0
 const SUITE = 'bookworm'
 /** Packages of a machine without systemd on which the package of Sluice can be installed. */
-const PACKAGES = 'adduser,init-system-helpers,libatomic1,libgcc-s1,libstdc++6'
+const PACKAGES = 'adduser,apt,init-system-helpers,libatomic1,libgcc-s1,libstdc++6'
 
 /** Makes a Debian system in a folder; TEST_ROOTFS names an archive of one. */
 async function debianRoot(t: Test): Promise<string> {
@@ -99,7 +100,12 @@ t.test(
     await run('dpkg-deb', ['--root-owner-group', '-Znone', '--build', laid, join(packages, 'next.deb')])
     await rm(laid, { recursive: true })
 
-    await run(...inside(root, 'dpkg', '--install', '/packages/first.deb'))
+    const [, install = '', request = ''] = (await stepsBelow('Debian package')).trim().split('\n')
+    const [, named = ''] = /dist-binary\/(\S+)/.exec(install) ?? []
+    await mkdir(join(packages, 'dist-binary'))
+    await copyFile(first, join(packages, 'dist-binary', named))
+    const line = install.replace(/^sudo apt /, 'apt-get --yes ')
+    await run(...inside(root, 'sh', '-c', `cd /packages && ${line}`))
     t.match((await run(...inside(root, 'sluice', '--version'))).stdout, /Node 26/)
     t.match((await run(...inside(root, 'stat', '-c', '%U %a', '/var/lib/sluice'))).stdout, 'sluice 700')
     for (const file of ['usr/share/man/man1/sluice.1.gz', 'usr/share/bash-completion/completions/sluice'])
@@ -107,6 +113,10 @@ t.test(
 
     const port = await freePort()
     const running = await startUnit(t, root, port, 'first.log')
+    t.match(
+      (await run('sh', ['-c', request.replace(':8080', `:${port}`)])).stdout,
+      /^HTTP\/1\.1 200 [\s\S]*Sluice works/
+    )
     const loops = [1, 2, 3].map(() => new Looping(port, new Agent({ keepAlive: false })))
     const served = async (more: number) => {
       const before = loops.map(({ well }) => well)

@@ -17,6 +17,7 @@ export async function executable(): Promise<string> {
   if (TEST_BINARY !== undefined) return TEST_BINARY
   const folder = join(TEST_FOLDER ?? (await mkdtemp(join(tmpdir(), 'sluice-executable-'))), 'executable')
   const binary = join(folder, 'sluice')
+  if (existsSync(binary)) return binary
   try {
     await mkdir(`${folder}.new`)
   } catch {
