@@ -1,4 +1,4 @@
-import { writeSync } from 'node:fs'
+import { writeFileSync, writeSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
 import type { Clock } from '../lib/clock.js'
 import { terminalText } from '../lib/printable.js'
@@ -93,6 +93,15 @@ const PERCENT = 200
  */
 export function giveHeapRoom(): void {
   setFlagsFromString(`--heap-growing-percent=${PERCENT}`)
+}
+
+/** Names the process for `ps`, `pgrep` and systemd, which else say `node`; its words stay as they are (proc(5), comm). */
+export function nameProcess(): void {
+  try {
+    writeFileSync('/proc/self/comm', 'sluice')
+  } catch {
+    // Only Linux has it.
+  }
 }
 
 /** Exit code that shells report for a program ended by SIGPIPE: 128 and the number of the signal. */

@@ -7,7 +7,7 @@ import { completionCommand } from './completion-command.js'
 import { failureText } from './failure.js'
 import { keepsRunning } from './flags.js'
 import { hashPasswordCommand } from './hash-password-command.js'
-import { ExitCode, endWithOutput, goOnWithoutErrors, guardTerminal } from './process.js'
+import { ExitCode, endWithOutput, goOnWithoutErrors, guardTerminal, nameProcess } from './process.js'
 import { upgradeCommand } from './upgrade-command.js'
 
 const EXAMPLES = `
@@ -26,6 +26,7 @@ Run "sluice COMMAND --help" for the flags of a command. config/sluice.yaml lists
  */
 export async function runProgram(words: readonly string[]): Promise<number> {
   const program = createProgram()
+  nameProcess()
   for (const output of [process.stdout, process.stderr]) guardTerminal(output)
   goOnWithoutErrors(process.stderr)
   try {

@@ -11,6 +11,9 @@ Examples:
 Each build writes release.json with its version and checksums. Sluice reads the file that you name, and sends nothing anywhere.
 Exit code: 0 when this version is current, 1 when the file has a newer one.`
 
+const VERSION = /^\d{1,9}\.\d{1,9}\.\d{1,9}$/
+const WITHOUT_VERSION = 'no JSON with a field "version" of the form 1.2.3'
+
 /** Returns `sluice upgrade`, which compares the installed version with a release file of the operator. */
 export function upgradeCommand(): Command {
   return new Command('upgrade')
@@ -23,13 +26,15 @@ export function upgradeCommand(): Command {
 }
 
 async function compareRelease(path: string): Promise<number> {
-  const version = await readVersion(path)
-  const own = packageVersion()
-  if (typeof version === 'object') {
-    console.error(`error: ${path}: ${version.reason}`)
-    return ExitCode.usage
+  let version: unknown
+  try {
+    version = (JSON.parse(await readFile(path, 'utf8')) as { version?: unknown } | null)?.version
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) return refuse(path, fileReason(error))
   }
-  if (!isNewer(version, own)) {
+  if (typeof version !== 'string' || !VERSION.test(version)) return refuse(path, WITHOUT_VERSION)
+  const own = packageVersion()
+  if (version.localeCompare(own, 'en', { numeric: true }) <= 0) {
     console.log(`${own} is current: ${path} has ${version}`)
     return ExitCode.ok
   }
@@ -39,29 +44,7 @@ async function compareRelease(path: string): Promise<number> {
   return ExitCode.failure
 }
 
-async function readVersion(path: string): Promise<string | { readonly reason: string }> {
-  let text: string
-  try {
-    text = await readFile(path, 'utf8')
-  } catch (error) {
-    return { reason: fileReason(error) }
-  }
-  const version = versionIn(text)
-  return version ?? { reason: 'no JSON with a field "version" of the form 1.2.3' }
-}
-
-function versionIn(text: string): string | undefined {
-  try {
-    const { version } = JSON.parse(text) as { version?: unknown }
-    return typeof version === 'string' && /^\d{1,9}\.\d{1,9}\.\d{1,9}$/.test(version) ? version : undefined
-  } catch {
-    return undefined
-  }
-}
-
-/** Compares versions of the form 1.2.3 by their numbers. */
-function isNewer(version: string, than: string): boolean {
-  const [left, right] = [version, than].map((text) => text.split('.').map(Number))
-  const at = [0, 1, 2].find((index) => left?.[index] !== right?.[index])
-  return at !== undefined && (left?.[at] ?? 0) > (right?.[at] ?? 0)
+function refuse(path: string, reason: string): number {
+  console.error(`error: ${path}: ${reason}`)
+  return ExitCode.usage
 }

@@ -44,15 +44,21 @@ t.test('upgrade compares with a release file that is named', async (t) => {
     'same.json': '{"version":"0.2.0"}',
     'older.json': '{"version":"0.1.99"}',
     'newer.json': '{"version":"0.10.0"}',
-    'none.json': '{"version":"latest"}'
+    'none.json': '{"version":"latest"}',
+    'null.json': 'null',
+    'text.json': '0.3.0'
   })
   const check = (file: string) => new SluiceProcess(t, ['upgrade', '--check', file], { cwd }).ended()
-  const found = await Promise.all(['same.json', 'older.json', 'newer.json', 'none.json', 'missing.json'].map(check))
+  const found = await Promise.all(
+    ['same.json', 'older.json', 'newer.json', 'none.json', 'null.json', 'text.json', 'missing.json'].map(check)
+  )
   t.match(found, [
     { code: 0, out: /0\.2\.0 is current/ },
     { code: 0, out: /is current/ },
     { code: 1, out: /0\.10\.0 is newer than 0\.2\.0: .*--take-over/ },
     { code: 2, err: /none\.json: .*"version"/ },
+    { code: 2, err: /null\.json: no JSON/ },
+    { code: 2, err: /text\.json: no JSON/ },
     { code: 2, err: 'error: missing.json: there is no such file (ENOENT); correct the path' }
   ])
 })
