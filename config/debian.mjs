@@ -21,7 +21,7 @@ const { values } = parseArgs({
 })
 const debianArch = { x64: 'amd64', arm64: 'arm64' }[values.arch]
 const binary = resolve(values.binary ?? join(root, 'dist-binary', `sluice-linux-${values.arch}`))
-const { version, description } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
+const { version, description, license } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
 const work = await mkdtemp(join(tmpdir(), 'sluice-debian-'))
 const at = (path) => join(work, path)
 
@@ -62,8 +62,8 @@ Upstream-Name: sluice
 
 Files: *
 Copyright: ${year} the authors of Sluice
-License: unlicensed
- All rights reserved: the owner has not chosen a licence yet.
+License: ${license}
+ ${license === 'UNLICENSED' ? 'All rights reserved: the owner has not chosen a licence yet.' : 'By its identifier in the list of SPDX.'}
 
 Files: usr/bin/sluice
 Copyright: 2009-${year} Node.js contributors, and the authors of the packages in sbom.cdx.json

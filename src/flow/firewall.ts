@@ -31,6 +31,20 @@ export interface FirewallResult {
   readonly matches: readonly FirewallMatch[]
 }
 
+/** Returns whether a rule of the Core Rule Set, by its id, only evaluates the score: without it nothing is denied. */
+export function evaluatesScore(id: number): boolean {
+  return [949, 959, 980].includes(Math.floor(id / 1_000))
+}
+
+/** Name and version of the rules as they say, and SHA-256 of their files in hexadecimal. */
+export interface RulesVersion {
+  readonly signature: string
+  readonly digest: string
+}
+
+/** Version of the rules that have examined the exchange, for its record. */
+export const rulesVersionSlot = flowSlot<RulesVersion>('version of the rules of the firewall')
+
 const results = flowSlot<readonly FirewallResult[]>('firewall')
 const NO_RESULTS: readonly FirewallResult[] = []
 

@@ -11,10 +11,8 @@ export const CALLBACK_PATH = '/.sluice/callback'
 export const LOGIN_PATH = '/.sluice/login'
 /** Path that ends a session, also the provider's redirect target after a logout. */
 export const LOGOUT_PATH = '/.sluice/logout'
-
 /** Path for a provider's logout notification (OpenID Connect Back-Channel Logout 1.0). */
 const BACK_CHANNEL_PATH = '/.sluice/backchannel-logout'
-
 /** Start of the paths of a service provider of SAML; its id follows. */
 export const SAML_PATH = '/.sluice/saml/'
 /** Metadata or consumer path of a service provider, with its id. */

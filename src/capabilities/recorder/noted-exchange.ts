@@ -1,7 +1,7 @@
 import type { Body, Outgoing } from '../../flow/exchange.js'
+import { type RulesVersion, rulesVersionSlot } from '../../flow/firewall.js'
 import { type EntryFacts, type Flow, flowSlot } from '../../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
-import { type RulesVersion, rulesVersionSlot } from '../../flow/rules-version.js'
 import { ByteQueue } from '../../lib/byte-queue.js'
 import { newId } from '../../lib/id.js'
 import { canonicalAddress } from '../../lib/ip.js'

@@ -1,7 +1,7 @@
 import type { ConnectionFacts, RequestHead } from '../../flow/exchange.js'
+import type { RulesVersion } from '../../flow/firewall.js'
 import { type EndpointFacts, type EntryFacts, Flow, flowSlot } from '../../flow/flow.js'
 import { HeaderFields, type HeaderList } from '../../flow/headers.js'
-import type { RulesVersion } from '../../flow/rules-version.js'
 import { type PathForm, RequestTarget } from '../../flow/target.js'
 import { canonicalAddress } from '../../lib/ip.js'
 import type { ShownFirewallResult } from '../../telemetry/firewall.js'

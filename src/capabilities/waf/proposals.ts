@@ -1,3 +1,4 @@
+import { evaluatesScore } from '../../flow/firewall.js'
 import { appendTo } from '../../lib/lists.js'
 import { changeActions } from '../policy-tests/mutants.js'
 import type { Finding } from './findings.js'
@@ -30,8 +31,6 @@ const MAX_ITEMS = 100
 /** Maximum length of a target (characters). */
 const MAX_TARGET = 256
 
-/** Thousands of the ids of rules that evaluate the score, as an archive may name them: without them nothing is denied. */
-const REQUIRED = new Set([949, 959, 980])
 /** Variables that browsers send alike on all paths. */
 const OF_ALL_PATHS = /^REQUEST_(?:HEADERS|COOKIES)(?:_NAMES)?:/
 
@@ -39,7 +38,8 @@ const OF_ALL_PATHS = /^REQUEST_(?:HEADERS|COOKIES)(?:_NAMES)?:/
 export function propose(findings: readonly Finding[]): Proposal[] {
   const actions = new Map<string, Finding[]>()
   for (const finding of findings) {
-    if (REQUIRED.has(Math.floor(finding.rule / 1_000))) continue
+    // An archive may name them.
+    if (evaluatesScore(finding.rule)) continue
     appendTo(actions, JSON.stringify([finding.owner, finding.action]), finding)
   }
   return [...actions.values()].map((all) => {

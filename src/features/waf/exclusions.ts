@@ -1,4 +1,5 @@
 import type { Expression } from '../../expression/expression.js'
+import { evaluatesScore } from '../../flow/firewall.js'
 import type { Flow } from '../../flow/flow.js'
 import type { Scope } from '../../policy/action.js'
 import { policyErrors } from '../../policy/problems.js'
@@ -8,14 +9,6 @@ import type { Transaction } from './engine/transaction.js'
 import { wafProblems } from './errors.js'
 import { PlaceError, type VariableUse } from './seclang/rule.js'
 import { readVariable } from './seclang/variables.js'
-
-/** Thousands of the ids of rules that evaluate the score. */
-const EVALUATING = new Set([949, 959, 980])
-
-/** Returns whether a rule of the Core Rule Set only evaluates and reports the score: without it nothing is denied. */
-export function evaluatesScore(id: number): boolean {
-  return EVALUATING.has(Math.floor(id / 1_000))
-}
 
 /** An exclusion as written in a config. */
 interface WrittenExclusion {
