@@ -83,8 +83,9 @@ const PERIOD = 250
 const START_DEADLINE = 15_000
 /** Time before the minimum rate applies (ms). */
 const GRACE = 5_000
-/** Verdicts for an exhausted budget of the process, and share of the client. */
+/** Verdict for an exhausted budget. */
 const NO_ROOM = refuse(flowErrors.BODY_BUDGET)
+/** Verdict for an exhausted share of the client. */
 const NO_SHARE = refuse(flowErrors.BODY_SHARE)
 const EMPTY = new Uint8Array(0)
 

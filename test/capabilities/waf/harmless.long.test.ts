@@ -38,7 +38,9 @@ async function stand(t: Test) {
   symlinkSync(join(crsFolder as string, 'rules'), join(rules, 'rules'))
   copyFileSync(join(crsFolder as string, 'crs-setup.conf.example'), join(rules, 'crs-setup.conf'))
   appendFileSync(join(rules, 'crs-setup.conf'), HARMLESS_SETTINGS)
-  const env = { SLUICE_WAF_RULES: rules, SLUICE_RECORDER_BODIES: '8KiB', SLUICE_TRUSTED_PROXIES: '127.0.0.0/8' }
+  // Without a condition, at most 50 matches a second are recorded.
+  const recorder = { SLUICE_RECORDER_WHERE: 'true', SLUICE_RECORDER_BODIES: '8KiB' }
+  const env = { SLUICE_WAF_RULES: rules, SLUICE_TRUSTED_PROXIES: '127.0.0.0/8', ...recorder }
   const words = ['--upstream', await application(t), '--policy', 'policy.yaml']
   const { api, traffic, process } = await started(t, folder, env, ...words)
   let applied = 0
