@@ -87,6 +87,7 @@ const GRACE = 5_000
 const NO_ROOM = refuse(flowErrors.BODY_BUDGET)
 /** Verdict for an exhausted share of the client. */
 const NO_SHARE = refuse(flowErrors.BODY_SHARE)
+
 const EMPTY = new Uint8Array(0)
 
 /**
@@ -326,8 +327,7 @@ function announced(body: Exclude<Outgoing, undefined>): number {
 }
 
 function failureOf(body: Outgoing): Failure {
-  const known = body !== undefined && isEngineBody(body) ? body.failure : undefined
-  return known ?? 'upstream-gone'
+  return (body !== undefined && isEngineBody(body) ? body.failure : undefined) ?? 'upstream-gone'
 }
 
 function transformed({ body, transforms }: FlowResponse): Readable {

@@ -144,6 +144,7 @@ const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/
 const MAX_NAME = 256
 /** Maximum length of a value in characters; a whole header block is not longer. */
 const MAX_VALUE = 65_536
+
 const FRAMING = ['content-length', 'transfer-encoding', 'trailer']
 const HOP = [
   'connection',

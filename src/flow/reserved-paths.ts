@@ -54,10 +54,9 @@ export function isSecure({ scheme }: FlowRequest): boolean {
  * Metadata), otherwise the referring page decides.
  */
 export function isSameSite(request: FlowRequest): boolean {
-  const { headers } = request
-  const site = headers.get('sec-fetch-site')
+  const site = request.headers.get('sec-fetch-site')
   if (site !== undefined) return site !== 'cross-site'
-  return headers.get('referer')?.startsWith(`${originOf(request)}/`) === true
+  return request.headers.get('referer')?.startsWith(`${originOf(request)}/`) === true
 }
 
 /** Returns scheme, host and port as the browser shows them. */
