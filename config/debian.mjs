@@ -96,6 +96,7 @@ async function lay() {
   await put('usr/share/doc/sluice/copyright', copyright(new Date(date).getUTCFullYear()))
   const entry = `sluice (${version}) stable; urgency=medium\n\n  * See CHANGELOG.md of the project.\n\n -- The authors of Sluice <sluice@localhost>  ${date}\n`
   await put('usr/share/doc/sluice/changelog.gz', zipped(entry))
+  await put('usr/share/doc/sluice/sbom.cdx.json', await readFile(`${binary}.sbom.cdx.json`))
   await put('usr/share/lintian/overrides/sluice', OVERRIDES)
   await put('DEBIAN/conffiles', '/etc/sluice/sluice.yaml\n/etc/sluice/sites.yaml\n')
   for (const script of ['postinst', 'prerm', 'postrm'])

@@ -28,16 +28,24 @@ const at = (...path) => join(out, ...path)
 
 await mkdir(out, { recursive: true })
 if ((await readdir(out)).length > 0) stop(`${out} is not empty`)
-await unpackPackages()
+const packages = await unpackPackages()
 await layFiles()
 await unpackExecutable()
 process.stdout.write(`${out}\n`)
 
+/** Returns the packages as components of a bill of materials (CycloneDX). */
 async function unpackPackages() {
   const folder = await mkdtemp(join(tmpdir(), 'sluice-image-'))
+  const components = []
   try {
     execFileSync('apt-get', ['download', ...PACKAGES], { cwd: folder, stdio: ['ignore', 'ignore', 'ignore'] })
-    for (const name of (await readdir(folder)).sort()) execFileSync('dpkg-deb', ['--extract', join(folder, name), out])
+    for (const file of (await readdir(folder)).sort()) {
+      execFileSync('dpkg-deb', ['--extract', join(folder, file), out])
+      const words = ['--show', '--showformat=${Package} ${Version} ${Architecture}', join(folder, file)]
+      const [name, version, machine] = execFileSync('dpkg-deb', words, { encoding: 'utf8' }).split(' ')
+      const purl = `pkg:deb/debian/${name}@${encodeURIComponent(version)}?arch=${machine}`
+      components.push({ 'bom-ref': purl, type: 'library', name, version, purl })
+    }
   } catch (error) {
     stop(`packages of Debian cannot be fetched: ${error.message.split('\n')[0]} (apt-get update comes before)`)
   } finally {
@@ -45,12 +53,16 @@ async function unpackPackages() {
   }
   const encodings = (await readdir(at('usr/lib'))).map((name) => join('usr/lib', name, 'gconv'))
   for (const path of [...UNUSED, ...encodings]) await rm(at(path), { recursive: true, force: true })
+  return components
 }
 
 async function layFiles() {
   const folder = at('usr/share/ca-certificates/mozilla')
   const certificates = (await readdir(folder)).sort().map((name) => readFile(join(folder, name), 'utf8'))
+  const bill = JSON.parse(await readFile(`${binary}.sbom.cdx.json`, 'utf8'))
+  bill.components.push(...packages)
   const files = {
+    'usr/share/doc/sluice/sbom.cdx.json': `${JSON.stringify(bill, undefined, 2)}\n`,
     'etc/passwd': `root:x:0:0:root:/:/sbin/nologin\nsluice:x:${USER}:${USER}:sluice:/data:/sbin/nologin\n`,
     'etc/group': `root:x:0:\nsluice:x:${USER}:\n`,
     'etc/nsswitch.conf': 'passwd: files\ngroup: files\nhosts: files dns\n',

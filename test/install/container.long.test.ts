@@ -26,6 +26,14 @@ t.test(
     const image = await buildImage(t, t.testdir({}), 'abc123def456')
     const { instructions, root } = image
     await t.rejects(access(join(root, 'bin', 'sh')), 'it has no shell')
+    const bill = await readFile(join(root, 'usr/share/doc/sluice/sbom.cdx.json'), 'utf8')
+    const { components } = JSON.parse(bill) as { components: { name: string; purl?: string }[] }
+    for (const name of ['fastify', 'node', 'libc6'])
+      t.ok(
+        components.find((each) => each.name === name),
+        name
+      )
+    t.match(components.find(({ name }) => name === 'libc6')?.purl, /^pkg:deb\/debian\/libc6@\d/)
     const api = `127.0.0.1:${await freePort()}`
     const path = `${image.env.PATH}:${process.env.PATH}`
     const env = { ...image.env, PATH: path, SLUICE_LISTEN: '127.0.0.1:0', SLUICE_API_LISTEN: api }

@@ -108,7 +108,11 @@ t.test(
     await run(...inside(root, 'sh', '-c', `cd /packages && ${line}`))
     t.match((await run(...inside(root, 'sluice', '--version'))).stdout, /Node 26/)
     t.match((await run(...inside(root, 'stat', '-c', '%U %a', '/var/lib/sluice'))).stdout, 'sluice 700')
-    for (const file of ['usr/share/man/man1/sluice.1.gz', 'usr/share/bash-completion/completions/sluice'])
+    for (const file of [
+      'usr/share/man/man1/sluice.1.gz',
+      'usr/share/bash-completion/completions/sluice',
+      'usr/share/doc/sluice/sbom.cdx.json'
+    ])
       t.ok(existsSync(join(root, file)), file)
 
     const port = await freePort()
