@@ -1,5 +1,5 @@
 /** Growth of the CPU time for twice the input: 4 where it is quadratic, 2 where it is linear, with room for a machine that does other work. */
-const MOST_GROWTH = 2.8
+const MOST_GROWTH = 2.6
 /** Milliseconds of CPU below which the collector of memory and the compiler say more than the work. */
 const FLOOR = 12
 /** Measurements of a growth before it counts as proven; the cheapest run of each size is compared. */
@@ -14,7 +14,7 @@ export interface Growth {
 
 /**
  * Returns the growth of `run` from a quarter of the input to the whole of `size`, when the CPU time of the process grows by more than
- * 2.8 times for each doubling; else undefined. `inputOf` makes the input of a size; only `run` is measured. Work of less than twelve
+ * 2.6 times for each doubling; else undefined. `inputOf` makes the input of a size; only `run` is measured. Work of less than twelve
  * milliseconds is not judged. A growth is measured again, and the cheapest runs decide.
  */
 export async function fastGrowth<Input>(
