@@ -1,7 +1,7 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync } from 'node:fs'
-import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { existsSync, rmSync } from 'node:fs'
+import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
 import { arch, tmpdir } from 'node:os'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -43,11 +43,8 @@ if (!existsSync(join(root, 'dist', 'program.cjs'))) stop('there is no build: npm
 const out = resolve(values.out ?? join(root, 'dist-binary', `sluice-linux-${values.arch}`))
 
 const work = await mkdtemp(join(tmpdir(), 'sluice-binary-'))
-try {
-  await make()
-} finally {
-  await rm(work, { recursive: true, force: true })
-}
+process.once('exit', () => rmSync(work, { recursive: true, force: true }))
+await make()
 
 async function make() {
   const lock = JSON.parse(await readFile(join(root, 'package-lock.json'), 'utf8')).packages
@@ -87,10 +84,7 @@ async function make() {
     stdio: 'inherit',
     cwd: work
   })
-  if (status !== 0) {
-    await rm(work, { recursive: true, force: true })
-    stop(`no executable was made: Node ${NODE} needs glibc 2.28 or newer, libstdc++6 and libatomic1`)
-  }
+  if (status !== 0) stop(`no executable was made: Node ${NODE} needs glibc 2.28 or newer, libstdc++6 and libatomic1`)
   // A program that runs cannot be written; a new file can take its place.
   const fresh = `${out}.new`
   await cp(join(work, 'sluice'), fresh)
@@ -115,11 +109,9 @@ function install(...packages) {
     'install',
     '--no-save',
     '--no-audit',
-    '--no-fund',
     '--ignore-scripts',
     '--force',
-    '--loglevel',
-    'error',
+    '--loglevel=error',
     '--prefix',
     work
   ]

@@ -22,6 +22,7 @@ const { values } = parseArgs({
 const debianArch = { x64: 'amd64', arm64: 'arm64' }[values.arch]
 const binary = resolve(values.binary ?? join(root, 'dist-binary', `sluice-linux-${values.arch}`))
 const { version, description, license } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
+const bill = await readFile(`${binary}.sbom.cdx.json`)
 const work = await mkdtemp(join(tmpdir(), 'sluice-debian-'))
 const at = (path) => join(work, path)
 
@@ -96,7 +97,7 @@ async function lay() {
   await put('usr/share/doc/sluice/copyright', copyright(new Date(date).getUTCFullYear()))
   const entry = `sluice (${version}) stable; urgency=medium\n\n  * See CHANGELOG.md of the project.\n\n -- The authors of Sluice <sluice@localhost>  ${date}\n`
   await put('usr/share/doc/sluice/changelog.gz', zipped(entry))
-  await put('usr/share/doc/sluice/sbom.cdx.json', await readFile(`${binary}.sbom.cdx.json`))
+  await put('usr/share/doc/sluice/sbom.cdx.json', bill)
   await put('usr/share/lintian/overrides/sluice', OVERRIDES)
   await put('DEBIAN/conffiles', '/etc/sluice/sluice.yaml\n/etc/sluice/sites.yaml\n')
   for (const script of ['postinst', 'prerm', 'postrm'])
@@ -135,7 +136,7 @@ try {
     env: { ...process.env, SOURCE_DATE_EPOCH: epoch },
     stdio: ['ignore', 'ignore', 'inherit']
   })
-  await describe(out, await readFile(`${binary}.sbom.cdx.json`))
+  await describe(out, bill)
   process.stdout.write(`${out}\n`)
 } finally {
   await rm(work, { recursive: true, force: true })

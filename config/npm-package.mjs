@@ -7,10 +7,9 @@ import { parseArgs } from 'node:util'
 import { billOfMaterials, bundledPlaces, describe } from './artefact.mjs'
 
 /** `node config/npm-package.mjs [--out FOLDER]`: the product in `dist` as an npm package, with its checksum and bill of materials. */
+const root = dirname(dirname(fileURLToPath(import.meta.url)))
 /** Parts of the manifest that mean nothing where there are no sources. */
 const OF_A_CLONE = ['scripts', 'devDependencies', 'overrides', 'allowScripts']
-
-const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const { values } = parseArgs({ options: { out: { type: 'string', default: join(root, 'dist-binary') } } })
 const out = resolve(values.out)
 const manifest = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))

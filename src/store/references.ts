@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely'
+import type { Kysely, Selectable } from 'kysely'
 import { appendTo } from '../lib/lists.js'
 import {
   claimText,
@@ -74,10 +74,6 @@ export async function releaseClaims(trx: Kysely<Tables>, claims: readonly KeptCl
   }
 }
 
-type Row = {
-  [Column in keyof RecordsTable]: Column extends 'sealed' ? Uint8Array | ArrayBuffer | null : RecordsTable[Column]
-}
-
 /** Returns records with their references and claims, each read by separate statements. */
 export async function wholeRecords(connection: Kysely<Tables>, request: WholeRequest): Promise<WholeRecord[]> {
   const rows = 'keys' in request ? await rowsOf(connection, request.keys) : await rowsAfter(connection, request)
@@ -109,7 +105,7 @@ export async function wholeRecords(connection: Kysely<Tables>, request: WholeReq
 async function rowsAfter(
   connection: Kysely<Tables>,
   { after, limit }: Exclude<WholeRequest, { readonly keys: unknown }>
-): Promise<Row[]> {
+): Promise<Selectable<RecordsTable>[]> {
   let query = connection.selectFrom('records').selectAll()
   if (after !== undefined) {
     query = query.where(({ eb, refTuple, tuple }) => eb(refTuple('kind', 'id'), '>', tuple(after.kind, after.id)))
