@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import type { Logger } from 'pino'
 import { startErrors } from '../app/errors.js'
+import { Coalescer, Mutex } from '../lib/concurrency.js'
 import { CodedError, codeOf } from '../lib/errors.js'
 import { formatAuthority } from '../lib/host.js'
 import { InheritedSockets } from '../lib/inherited-sockets.js'
@@ -29,12 +30,11 @@ export function inheritedSockets(environment: Environment, pid: number, options:
     ])
   ])
   if (options.agents !== undefined) places.set('agents', options.agents)
-  const names = written === '' ? [] : written.split(':')
   // host:port has a colon itself, which systemd writes as \x3a.
-  const plain = names.map((name) => name.replaceAll('\\x3a', ':'))
+  const names = written === '' ? [] : written.split(':').map((name) => name.replaceAll('\\x3a', ':'))
   const sockets: [number, ListenAddress][] = []
   for (let index = 0; index < Number(count); index++) {
-    const name = plain[index] ?? ''
+    const name = names[index] ?? ''
     const place = places.get(name) ?? (count === '1' ? places.get('listen') : undefined)
     if (place === undefined) {
       const message = `the service manager passed a socket named "${name}"; expected ${[...places.keys()].join(', ')}: correct FileDescriptorName= of its unit`
@@ -45,87 +45,87 @@ export function inheritedSockets(environment: Environment, pid: number, options:
   return new InheritedSockets(sockets)
 }
 
-/** Returns the environment with which a process started by `pid` can notify the service manager of `pid`; empty if there is none. */
-export function managedBy(
-  { NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID }: Environment,
-  pid: number
-): Record<string, string> {
-  if ((NOTIFY_SOCKET ?? '') === '') return {}
-  const socket = { NOTIFY_SOCKET: NOTIFY_SOCKET as string }
-  const watched = WATCHDOG_PID === undefined || Number(WATCHDOG_PID) === pid
-  // Without WATCHDOG_PID: that of the new process is not known before it runs.
-  return watched && WATCHDOG_USEC !== undefined ? { ...socket, WATCHDOG_USEC } : socket
+/** Returns the environment with which a child process can notify the service manager of this process; empty if there is none. */
+export function managedBy({ NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID }: Environment): Record<string, string> {
+  if (!NOTIFY_SOCKET) return {}
+  // Without WATCHDOG_PID: that of the child is not known before it runs.
+  const isWatched = WATCHDOG_USEC !== undefined && Number(WATCHDOG_PID ?? process.pid) === process.pid
+  return isWatched ? { NOTIFY_SOCKET, WATCHDOG_USEC } : { NOTIFY_SOCKET }
 }
 
-/** Maximum time of a notification to the service manager (ms). */
+/** Maximum time of a notification (ms). */
 const LONGEST = 5_000
 
 /**
- * Notifies the service manager that started the process of its state, as in sd_notify(3). Node has no Unix datagram sockets,
- * so `systemd-notify` sends the message. Without `NOTIFY_SOCKET` nothing is sent.
+ * Notifies the service manager that started the process of its state (sd_notify(3)): with `systemd-notify`, because Node has no Unix datagram
+ * sockets, one message after the other, and none after `succeeded` or `stopping`. Without `NOTIFY_SOCKET` nothing is sent. Never rejects.
  */
 export class ServiceManager {
-  readonly #notifies: boolean
-  /** Milliseconds between two signs of life; undefined if not requested. */
-  readonly #every: number | undefined
+  #notifies: boolean
+  /** Milliseconds between two signs of life; NaN if not requested. */
+  readonly #every: number
   readonly #log: Pick<Logger, 'warn'>
-  #timer: NodeJS.Timeout | undefined
+  readonly #sending = new Mutex()
+  readonly #signs = new Coalescer(() => this.#notify('WATCHDOG=1'))
   #failed = false
+  #timer: NodeJS.Timeout | undefined
 
-  constructor(
-    { NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID }: Environment,
-    log: Pick<Logger, 'warn'>,
-    pid = process.pid
-  ) {
+  constructor(environment: Environment, log: Pick<Logger, 'warn'>) {
+    const { NOTIFY_SOCKET, WATCHDOG_USEC } = managedBy(environment)
     this.#log = log
-    this.#notifies = (NOTIFY_SOCKET ?? '') !== ''
-    const mine = WATCHDOG_PID === undefined || Number(WATCHDOG_PID) === pid
-    const wanted = Number(WATCHDOG_USEC ?? 0) / 1_000
-    this.#every = this.#notifies && mine && wanted > 0 ? wanted / 2 : undefined
+    this.#notifies = NOTIFY_SOCKET !== undefined
+    this.#every = Number(WATCHDOG_USEC) / 2_000
   }
 
-  /** Reports that the process serves. Never rejects, like the other methods. */
-  async ready(): Promise<void> {
-    await this.#notify('READY=1', 'STATUS=serves')
+  /** Reports that the process serves. */
+  ready(): Promise<void> {
+    return this.#notify('READY=1', 'STATUS=serves')
   }
 
   /** It reads its configuration again; `ready` ends that. */
-  async reloading(): Promise<void> {
+  reloading(): Promise<void> {
     // CLOCK_MONOTONIC in microseconds: by it the manager knows this reload from an earlier one.
     const now = process.hrtime.bigint() / 1_000n
-    await this.#notify('RELOADING=1', `MONOTONIC_USEC=${now}`, 'STATUS=reloading the configuration')
+    return this.#notify('RELOADING=1', `MONOTONIC_USEC=${now}`, 'STATUS=reloading the configuration')
   }
 
   /** Another process serves in the place of this one, which the manager watches from now on. */
-  async succeeded(pid: number): Promise<void> {
-    clearInterval(this.#timer)
-    await this.#notify(`MAINPID=${pid}`, 'READY=1', 'STATUS=serves')
+  succeeded(pid: number): Promise<void> {
+    return this.#notifyLast(`MAINPID=${pid}`, 'READY=1', 'STATUS=serves')
   }
 
   /** Reports that the process drains and then exits. */
-  async stopping(): Promise<void> {
-    clearInterval(this.#timer)
-    await this.#notify('STOPPING=1', 'STATUS=draining open connections')
+  stopping(): Promise<void> {
+    return this.#notifyLast('STOPPING=1', 'STATUS=draining open connections')
   }
 
   /** Signs of life from now on, twice as often as the manager wants them: a loop that is stuck gives none. */
   watch(): void {
-    if (this.#every === undefined) return
+    if (!(this.#every > 0)) return
     // The predecessor's last sign of life may be half an interval old.
-    void this.#notify('WATCHDOG=1')
-    this.#timer = setInterval(() => void this.#notify('WATCHDOG=1'), this.#every)
-    this.#timer.unref()
+    this.#signs.ask()
+    this.#timer = setInterval(() => this.#signs.ask(), this.#every).unref()
   }
 
-  #notify(...states: readonly string[]): Promise<void> {
-    if (!this.#notifies) return Promise.resolve()
+  /** A reload that still runs would report that the process serves. */
+  #notifyLast(...states: readonly string[]): Promise<void> {
+    clearInterval(this.#timer)
+    const sent = this.#notify(...states)
+    this.#notifies = false
+    return sent
+  }
+
+  async #notify(...states: readonly string[]): Promise<void> {
+    if (this.#notifies) await this.#sending.run(() => this.#send(states))
+  }
+
+  #send(states: readonly string[]): Promise<void> {
     return new Promise((resolve) => {
       execFile('systemd-notify', states, { timeout: LONGEST }, (error) => {
-        if (error !== null && !this.#failed) {
-          this.#failed = true
-          const reason = codeOf(error) ?? error.message
+        const reason = codeOf(error) ?? error?.message
+        if (error !== null && !this.#failed)
           this.#log.warn({ reason }, 'the service manager cannot be notified: is systemd-notify installed?')
-        }
+        this.#failed ||= error !== null
         resolve()
       })
     })

@@ -2,8 +2,8 @@
 const MOST_GROWTH = 2.6
 /** Milliseconds of CPU below which the collector of memory and the compiler say more than the work. */
 const FLOOR = 12
-/** Measurements of a growth before it counts as proven; the cheapest run of each size is compared. */
-const PROOF = 5
+/** Measurements of a growth before it counts as proven; the cheapest run of each size is compared. Only what fails needs more than one. */
+const PROOF = 15
 
 /** Work that grows faster than its input. */
 export interface Growth {

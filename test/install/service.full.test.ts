@@ -117,7 +117,8 @@ t.test('the service manager hears of start, reload, stop and life', async (t) =>
   const cwd = t.testdir({
     'p.yaml': ANSWER,
     heard: '',
-    bin: { 'systemd-notify': `#!/bin/sh\nprintf '%s\\n' "$*" >>"$HEARD"\n` }
+    // What is slow to arrive must not be overtaken.
+    bin: { 'systemd-notify': `#!/bin/sh\ncase "$*" in READY*) sleep 0.3;; esac\nprintf '%s\\n' "$*" >>"$HEARD"\n` }
   })
   await chmod(join(cwd, 'bin', 'systemd-notify'), 0o755)
   const HEARD = join(cwd, 'heard')

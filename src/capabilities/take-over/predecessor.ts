@@ -293,7 +293,7 @@ export class Predecessor {
         cwd: folder,
         env: {
           ...Object.fromEntries(kept),
-          ...managedBy(managed, process.pid),
+          ...managedBy(managed),
           [INHERITANCE]: JSON.stringify(inheritance)
         },
         serialization: 'advanced',

@@ -114,15 +114,19 @@ t.test(
   options,
   async (t) => {
     const { sluice, workers } = await start(t)
-    let [over, failed, served] = [false, 0, 0]
+    let [over, served, kills] = [false, 0, 0]
+    let dying = false
+    const broken: string[] = []
     const load = Array.from({ length: 6 }, async () => {
       while (!over) {
+        // What is given to a thread while it dies breaks with it.
+        const [before, given] = [kills, dying]
         const client = await open(t, sluice.port)
         try {
           for (let i = 0; i < 5; i++) await ask(client)
           served++
-        } catch {
-          failed++
+        } catch (error) {
+          if (!given && kills === before) broken.push(String(error))
         }
         client.socket.destroy()
       }
@@ -130,14 +134,16 @@ t.test(
     for (let round = 0; round < 3; round++) {
       const before = served
       await until(async () => served > before + 20 && workers.length === 2)
+      kills++
+      dying = true
       await workers[round % 2]?.terminate()
+      dying = false
     }
     const before = served
     await until(async () => served > before + 20)
     over = true
     await Promise.all(load)
-    // A thread has at most the half of six connections, and those that were just being given to it.
-    t.ok(failed <= 3 * 6, `${failed} of ${failed + served} connections broke`)
+    t.same(broken, [], 'only connections of a thread that was killed break')
     await until(async () => (await metric(sluice, 'sluice_connections ')) === 0)
   }
 )
