@@ -13,8 +13,8 @@ const { pathToFileURL } = require('node:url')
 /** After so many files, or with so much memory, a process that serves several ends. Bytes. */
 const MOST_FILES = 40
 const MOST_MEMORY = 800 * 1_024 * 1_024
-/** What the end of such a process may take. Milliseconds. */
-const MOST_END = 5_000
+/** How often a process that ends looks for its runner. Milliseconds. */
+const LOOK = 1_000
 
 void (process.argv[2] === undefined ? serve() : alone(process.argv[2]))
 
@@ -29,6 +29,7 @@ async function alone(name) {
 
 /** Files from the parent. A subtest of its own says that one has ended; what comes before it on standard output is how it went. */
 async function serve() {
+  const runner = process.ppid
   // tap names the folders of tests after what it finds here as it is loaded: two processes must not meet in one folder.
   const script = `process-${process.pid}`
   process.argv[1] = script
@@ -46,8 +47,8 @@ async function serve() {
   t.teardown = (run) => teardowns.push(run)
   process.once('disconnect', () => {
     // What tap does at the end, such as removing folders, takes longer than a process without work lives.
-    // A test that still waits when its runner has died would go on for ever.
-    const held = setTimeout(() => process.exit(), MOST_END)
+    // A test that still waits when its runner has died would go on for ever; a runner that lives ends what takes too long.
+    const held = setInterval(() => process.ppid === runner || process.exit(), LOOK)
     t.once('complete', () => held.unref())
     t.end()
   })
