@@ -74,6 +74,7 @@ t.test(
     skip:
       (!ROOT && 'only root installs packages') ||
       lacks('dpkg-deb', ['--version']) ||
+      (process.env.TEST_ROOTFS === undefined && lacks('mmdebstrap', ['--version'])) ||
       lacks('unshare', ['--mount', 'true']),
     timeout: 1_800_000
   },
