@@ -133,7 +133,7 @@ t.test('events: where they go, tests, and those that are delivered again or drop
     sink.taken.some(({ object }) => object.id === vaults[1]),
     'what was dropped does not come'
   )
-  t.equal(await page.getByRole('button', { name: 'Drop all' }).getAttribute('title'), 'There is nothing to drop.')
+  await page.locator('button[title="There is nothing to drop."]', { hasText: 'Drop all' }).waitFor()
 })
 
 t.test('processes: what each serves, and why one is not well', BROWSER, async (t) => {
