@@ -62,19 +62,18 @@ const LONGEST = 5_000
  */
 export class ServiceManager {
   #notifies: boolean
-  /** Milliseconds between two signs of life; NaN if not requested. */
+  /** Milliseconds between two signs of life; 0 if not requested, NaN if not a number. */
   readonly #every: number
   readonly #log: Pick<Logger, 'warn'>
   readonly #sending = new Mutex()
   readonly #signs = new Coalescer(() => this.#notify('WATCHDOG=1'))
   #failed = false
-  #timer: NodeJS.Timeout | undefined
 
   constructor(environment: Environment, log: Pick<Logger, 'warn'>) {
     const { NOTIFY_SOCKET, WATCHDOG_USEC } = managedBy(environment)
     this.#log = log
     this.#notifies = NOTIFY_SOCKET !== undefined
-    this.#every = Number(WATCHDOG_USEC) / 2_000
+    this.#every = Number(WATCHDOG_USEC ?? 0) / 2_000
   }
 
   /** Reports that the process serves. */
@@ -104,12 +103,11 @@ export class ServiceManager {
     if (!(this.#every > 0)) return
     // The predecessor's last sign of life may be half an interval old.
     this.#signs.ask()
-    this.#timer = setInterval(() => this.#signs.ask(), this.#every).unref()
+    setInterval(() => this.#signs.ask(), this.#every).unref()
   }
 
-  /** A reload that still runs would report that the process serves. */
+  /** Nothing follows: neither a sign of life, nor a reload that still runs and would report that the process serves. */
   #notifyLast(...states: readonly string[]): Promise<void> {
-    clearInterval(this.#timer)
     const sent = this.#notify(...states)
     this.#notifies = false
     return sent
@@ -122,10 +120,11 @@ export class ServiceManager {
   #send(states: readonly string[]): Promise<void> {
     return new Promise((resolve) => {
       execFile('systemd-notify', states, { timeout: LONGEST }, (error) => {
-        const reason = codeOf(error) ?? error?.message
-        if (error !== null && !this.#failed)
+        if (error !== null && !this.#failed) {
+          this.#failed = true
+          const reason = codeOf(error) ?? error.message
           this.#log.warn({ reason }, 'the service manager cannot be notified: is systemd-notify installed?')
-        this.#failed ||= error !== null
+        }
         resolve()
       })
     })

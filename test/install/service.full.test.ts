@@ -134,7 +134,7 @@ t.test('the service manager hears of start, reload, stop and life', async (t) =>
   await listening(child)
   const heard = async () => (await readFile(HEARD, 'utf8')).split('\n').filter((line) => line !== '')
   const has = async (what: RegExp) => (await heard()).some((line) => what.test(line))
-  await until(async () => await has(/^WATCHDOG=1$/))
+  await until(() => has(/^WATCHDOG=1$/))
   t.equal((await heard())[0], 'READY=1 STATUS=serves', 'the first that it hears')
   await writeFile(join(cwd, 'p.yaml'), ANSWER.replace('204', '205'))
   child.kill('SIGHUP')

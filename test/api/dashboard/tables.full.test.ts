@@ -133,7 +133,9 @@ t.test('events: where they go, tests, and those that are delivered again or drop
     sink.taken.some(({ object }) => object.id === vaults[1]),
     'what was dropped does not come'
   )
-  await page.locator('button[title="There is nothing to drop."]', { hasText: 'Drop all' }).waitFor()
+  const drop = page.getByRole('button', { name: 'Drop all' })
+  await drop.and(page.locator('[title]')).waitFor()
+  t.equal(await drop.getAttribute('title'), 'There is nothing to drop.')
 })
 
 t.test('processes: what each serves, and why one is not well', BROWSER, async (t) => {
